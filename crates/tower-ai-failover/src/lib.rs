@@ -1,0 +1,1 @@
+//! Tower layer: several upstreams for the same model, one shared deadline, failover before the first content

@@ -1,0 +1,1 @@
+//! Tower layer that gives up on a silent upstream at the first byte

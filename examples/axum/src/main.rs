@@ -1,0 +1,2 @@
+//! The tower-ai layers in an existing axum app
+fn main() {}

@@ -1,0 +1,2 @@
+//! The tower-ai layers on a bare hyper service, server and client side
+fn main() {}
