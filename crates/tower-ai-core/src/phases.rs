@@ -125,3 +125,59 @@ impl fmt::Debug for Phases {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::Wake,
+    };
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn each_phase_wakes_the_one_who_registered_once() {
+        let (phases, wakes) = (Phases::default(), Arc::new(Wakes::default()));
+        let waker = wakes.clone().into();
+        phases.register(&Context::from_waker(&waker));
+        phases.connected();
+        phases.connected();
+        phases.progress(3);
+        assert_eq!(
+            wakes.0.load(Ordering::Relaxed),
+            1,
+            "one wake for one registration"
+        );
+        phases.register(&Context::from_waker(&waker));
+        phases.written();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+        assert!(phases.is_connected() && phases.is_written() && phases.bytes_written() == 3);
+    }
+
+    #[test]
+    fn written_implies_connected() {
+        let phases = Phases::default();
+        phases.written();
+        assert!(phases.is_connected());
+    }
+
+    #[test]
+    fn a_connection_is_poisoned_once() {
+        let (phases, count) = (Phases::default(), Arc::new(AtomicUsize::new(0)));
+        let counted = count.clone();
+        phases.on_poison(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        phases.poison();
+        phases.poison();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+}
