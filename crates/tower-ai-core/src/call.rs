@@ -24,10 +24,12 @@ pub enum LayerKind {
     Usage = 5,
     /// `TtfbWatchdogLayer`
     TtfbWatchdog = 6,
+    /// Your server around them, when its authentication or routing answers with a [`Refusal`](crate::Refusal).
+    Host = 7,
 }
 
 impl LayerKind {
-    /// In the order in which they belong, outermost first.
+    /// The layers of a stack in the order in which they belong, outermost first.
     pub const IN_ORDER: [Self; 6] = [
         Self::Estimate,
         Self::RateLimit,
@@ -46,6 +48,7 @@ impl LayerKind {
             Self::Failover => "failover",
             Self::Usage => "usage",
             Self::TtfbWatchdog => "watchdog",
+            Self::Host => "host",
         }
     }
 }
