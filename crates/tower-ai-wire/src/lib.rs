@@ -9,6 +9,7 @@
 
 mod error;
 mod framing;
+mod json;
 mod operation;
 mod request;
 mod retry;
