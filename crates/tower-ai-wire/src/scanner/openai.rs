@@ -1,0 +1,270 @@
+//! OpenAI chat completions, and the compatible crowd.
+//!
+//! Usage is inclusive already: cached, written, audio and image tokens are subsets of `prompt_tokens`, reasoning is one of
+//! `completion_tokens`; except at xAI, whose reasoning comes on top, as its `total_tokens` shows. The last usage that is
+//! not null counts: a chunk without may follow it, and servers that tell it in each chunk tell running totals.
+
+use super::{
+    Ending, EventKind, Reading, Seen, UsageMember,
+    text::{Look, look, text_len},
+};
+use crate::json::{Object, Value};
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
+use tower_ai_core::TokenCounts;
+
+/// What an ordinary delta has to say: bytes of text, and whether its usage is null. `None` when it may be more than
+/// that and has to be opened.
+pub(super) fn plain_delta(data: &[u8]) -> Option<(u64, UsageMember)> {
+    static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""usage""#));
+    static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""error""#));
+    static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""finish_reason""#));
+    static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""delta""#));
+    let usage = match look(data, &USAGE) {
+        Look::Absent => UsageMember::Absent,
+        Look::Null => UsageMember::Null,
+        Look::Value => return None,
+    };
+    if look(data, &FINISH) == Look::Value || look(data, &ERROR) == Look::Value {
+        return None;
+    }
+    match text_len(data, &DELTA, TEXT_KEYS) {
+        // No text by this quick look: nothing, or output of another kind.
+        0 => None,
+        len => Some((len, usage)),
+    }
+}
+
+/// Members of a delta whose strings are model output.
+const TEXT_KEYS: &[&[u8]] = &[
+    b"content",
+    b"reasoning",
+    b"reasoning_content",
+    b"refusal",
+    b"name",
+    b"arguments",
+    b"text",
+    b"thinking",
+    b"transcript",
+];
+
+/// Reads a chunk of a stream. `None` when one of its choices failed.
+pub(super) fn chunk(chunk: &Object<'_>, seen: &mut Seen) -> Option<Reading> {
+    seen.name_model(chunk);
+    seen.name_tier(chunk);
+    let mut output = Output::default();
+    for choice in chunk.elements("choices") {
+        output.add_choice(choice);
+    }
+    if output.failed {
+        return None;
+    }
+    if let Some(ending) = output.ending {
+        seen.end(ending);
+    }
+    let usage = take_usage(chunk, seen);
+    Some((output.kind(seen), usage))
+}
+
+/// Reads the document of an answer that is not streamed. `None` when one of its choices failed.
+pub(super) fn answer(answer: &Object<'_>, seen: &mut Seen) -> Option<Reading> {
+    let (kind, usage) = chunk(answer, seen)?;
+    // The document is whole, whatever its choices say.
+    seen.end(Ending::Complete);
+    seen.usage_is_final = seen.usage.is_some();
+    match kind {
+        EventKind::Prelude => Some((EventKind::Terminal, usage)),
+        kind => Some((kind, usage)),
+    }
+}
+
+/// Model output in the choices of a chunk.
+#[derive(Debug, Default)]
+struct Output {
+    some: bool,
+    bytes: u64,
+    ending: Option<Ending>,
+    failed: bool,
+}
+
+impl Output {
+    fn add_choice(&mut self, choice: Value<'_>) {
+        let Some(choice) = choice.object() else { return };
+        if choice.get("error").is_some() {
+            self.failed = true;
+        }
+        if let Some(text) = choice.get("text") {
+            self.add_text(text);
+        }
+        for holder in ["delta", "message"] {
+            if let Some(delta) = choice.object(holder) {
+                self.add_delta(&delta);
+            }
+        }
+        match choice.string("finish_reason").as_deref() {
+            Some("error") => self.failed = true,
+            Some(reason) => self.end(if is_incomplete(reason) {
+                Ending::Incomplete
+            } else {
+                Ending::Complete
+            }),
+            None => {}
+        }
+    }
+
+    fn add_delta(&mut self, delta: &Object<'_>) {
+        for name in ["content", "reasoning", "reasoning_content", "refusal"] {
+            if let Some(text) = delta.get(name) {
+                self.add_text(text);
+            }
+        }
+        // Whatever they hold, they are something the client acts on.
+        for name in ["tool_calls", "function_call", "audio", "images"] {
+            let some = delta
+                .get(name)
+                .filter(|value| !matches!(value.raw(), "[]" | "{}" | "\"\""));
+            if let Some(value) = some {
+                self.some = true;
+                self.bytes += value.raw().len() as u64;
+            }
+        }
+    }
+
+    /// A string, or a list of parts (Mistral), each with strings of its own.
+    fn add_text(&mut self, text: Value<'_>) {
+        let bytes = if text.is_string() {
+            text.text_len()
+        } else {
+            text.elements().into_iter().map(part_len).sum()
+        };
+        self.bytes += bytes;
+        self.some |= bytes > 0;
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if self.ending != Some(Ending::Incomplete) {
+            self.ending = Some(ending);
+        }
+    }
+
+    fn kind(&self, seen: &mut Seen) -> EventKind {
+        if self.some {
+            seen.content(self.bytes);
+            EventKind::Content
+        } else if self.ending.is_some() {
+            EventKind::Terminal
+        } else {
+            EventKind::Prelude
+        }
+    }
+}
+
+fn part_len(part: Value<'_>) -> u64 {
+    if part.is_string() {
+        return part.text_len();
+    }
+    let Some(part) = part.object() else { return 0 };
+    let text = part.get("text").map_or(0, Value::text_len);
+    // A thinking part holds a list of text parts.
+    let thinking = part.elements("thinking").into_iter();
+    text + thinking
+        .filter_map(|part| part.object()?.get("text"))
+        .map(Value::text_len)
+        .sum::<u64>()
+}
+
+/// Whether a finish reason says that output is missing. What no provider lists as such is a normal end.
+fn is_incomplete(reason: &str) -> bool {
+    const INCOMPLETE: &[&str] = &[
+        "length",
+        "content_filter",
+        "max_tokens",
+        "model_length",
+        "insufficient_system_resource",
+    ];
+    INCOMPLETE.contains(&reason)
+}
+
+/// Takes the usage of a chunk.
+pub(super) fn take_usage(chunk: &Object<'_>, seen: &mut Seen) -> UsageMember {
+    let usage = chunk.object("usage");
+    let groq = || chunk.object("x_groq")?.object("usage");
+    let member = match (chunk.last("usage"), &usage) {
+        (None, _) => UsageMember::Absent,
+        (Some(_), None) => UsageMember::Null,
+        (Some(_), Some(_)) if is_alone(chunk) => UsageMember::Alone,
+        (Some(_), Some(_)) => UsageMember::Beside,
+    };
+    let counts = usage
+        .or_else(groq)
+        .and_then(|usage| counts(&usage))
+        .or_else(|| timings(&chunk.object("timings")?));
+    if let Some(counts) = counts {
+        seen.usage(counts);
+        // The extra chunk comes last even where no finish reason is ever told.
+        seen.usage_is_final |= member == UsageMember::Alone;
+    }
+    member
+}
+
+/// Whether a chunk with usage has nothing else that a client reads.
+fn is_alone(chunk: &Object<'_>) -> bool {
+    const CONTENT: &[&str] = &["prompt_filter_results", "moderation", "error"];
+    chunk.elements("choices").is_empty() && CONTENT.iter().all(|name| chunk.get(name).is_none())
+}
+
+fn counts(usage: &Object<'_>) -> Option<TokenCounts> {
+    let hit = usage.count("prompt_cache_hit_tokens");
+    let miss = usage.count("prompt_cache_miss_tokens");
+    let prompt = usage
+        .count("prompt_tokens")
+        .or_else(|| Some(hit?.saturating_add(miss?)));
+    let completion = usage.count("completion_tokens");
+    if prompt.is_none() && completion.is_none() {
+        return None;
+    }
+    let prompt_detail = detail(usage, "prompt_tokens_details");
+    let completion_detail = detail(usage, "completion_tokens_details");
+
+    let mut counts = TokenCounts::new(prompt.unwrap_or(0), completion.unwrap_or(0));
+    counts.cached_read = prompt_detail("cached_tokens")
+        .or(hit)
+        .or_else(|| usage.count("cached_tokens"))
+        .unwrap_or(0);
+    counts.cache_write_other = prompt_detail("cache_write_tokens").unwrap_or(0);
+    counts.audio_in = prompt_detail("audio_tokens").unwrap_or(0);
+    counts.image_in = prompt_detail("image_tokens").unwrap_or(0);
+    counts.reasoning = completion_detail("reasoning_tokens").unwrap_or(0);
+    counts.audio_out = completion_detail("audio_tokens").unwrap_or(0);
+    counts.image_out = completion_detail("image_tokens").unwrap_or(0);
+    counts.web_searches = usage
+        .object("server_tool_use_details")
+        .or_else(|| usage.object("server_tool_use"))
+        .and_then(|tools| tools.count("web_search_requests"))
+        .unwrap_or(0);
+
+    // xAI: the total tells that reasoning is not in the completion.
+    let beyond = usage
+        .count("total_tokens")
+        .and_then(|total| total.checked_sub(counts.total()));
+    if counts.reasoning > 0 && beyond == Some(counts.reasoning) {
+        counts.output = counts.output.saturating_add(counts.reasoning);
+    }
+    Some(counts)
+}
+
+fn detail<'a>(usage: &Object<'a>, name: &str) -> impl Fn(&str) -> Option<u64> + use<'a> {
+    let details = usage.object(name);
+    move |name| details.as_ref()?.count(name)
+}
+
+/// llama.cpp without usage: what it timed.
+fn timings(timings: &Object<'_>) -> Option<TokenCounts> {
+    let cached = timings.count("cache_n").unwrap_or(0);
+    let mut counts = TokenCounts::new(
+        cached.saturating_add(timings.count("prompt_n")?),
+        timings.count("predicted_n")?,
+    );
+    counts.cached_read = cached;
+    Some(counts)
+}
