@@ -1,1 +1,5 @@
-//! Tower layers that estimate a model call before it is sent and read its usage from the answer
+//! Tower layers that estimate a model call before it is sent and read its usage from the answer.
+
+mod prices;
+
+pub use prices::{GenaiBook, InvalidPrices, Price, PriceBook, PriceQuery, Prices};
