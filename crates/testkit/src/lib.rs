@@ -1,4 +1,35 @@
-//! Test support.
+//! Test support for the workspace: what a layer is tested between, and what it is tested for.
+//!
+//! - A layer's caller and its inner service: [`ScriptedBody`], [`ProbeService`], [`ALL_ENDS`].
+//! - What every layer must do: [`contract!`], one line in a layer's tests.
+//! - Upstreams on real sockets, sane and faulty: [`FaultUpstream`] with [`Reply`], [`Gate`], [`RefusedPort`].
+//! - What providers send: [`openai`], [`anthropic`], each answer a [`Sample`].
+//! - Time: [`in_paused_time`], [`clock_from`], [`SetClock`].
+//!
+//! # Example
+//!
+//! A layer between a caller and a probe, through every end that the answer's body can meet:
+//!
+//! ```
+//! use http::Request;
+//! use testkit::{ALL_ENDS, Answer, ProbeService, ScriptedBody};
+//! use tower::{Layer, ServiceExt, layer::util::Identity};
+//!
+//! testkit::in_paused_time(async {
+//!     for end in ALL_ENDS {
+//!         let probe = ProbeService::new(move |_n| Answer::ok(end.body(["some ", "data"])));
+//!         let service = Identity::new().layer(probe.clone()); // your layer
+//!
+//!         let request = Request::post("/v1/messages").body(ScriptedBody::of(["{}"])).unwrap();
+//!         let response = service.oneshot(request).await.unwrap();
+//!         end.meet(response.into_body()).await;
+//!
+//!         assert_eq!(probe.seen()[0].body, "{}"); // and: settled once
+//!     }
+//! });
+//! ```
+//!
+//! A panic is how this crate reports: every function says so where it can.
 
 mod answer;
 pub mod anthropic;
@@ -10,6 +41,7 @@ pub mod openai;
 mod permits;
 mod sample;
 mod service;
+mod upstream;
 
 pub use answer::Answer;
 pub use body::{BodyWatch, ScriptError, ScriptedBody};
@@ -18,3 +50,4 @@ pub use contract::{Contract, in_paused_time};
 pub use end::{ALL_ENDS, End};
 pub use sample::Sample;
 pub use service::{NOT_READY, ProbeService, SeenRequest};
+pub use upstream::{Cut, Decision, FaultUpstream, Gate, RefusedPort, Reply, UpstreamRequest};
