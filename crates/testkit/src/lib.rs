@@ -4,7 +4,8 @@
 //! - What every layer must do: [`contract!`], one line in a layer's tests.
 //! - Upstreams on real sockets, sane and faulty: [`FaultUpstream`] with [`Reply`], [`Gate`], [`RefusedPort`].
 //! - What providers send: [`openai`], [`anthropic`], each answer a [`Sample`].
-//! - Time: [`in_paused_time`], [`clock_from`], [`SetClock`].
+//! - Time: [`in_paused_time`], [`clock_from`], [`SetClock`]. Programs: [`Process`], [`which_or_explain`],
+//!   [`workspace_binary`].
 //!
 //! # Example
 //!
@@ -39,6 +40,7 @@ pub mod contract;
 mod end;
 pub mod openai;
 mod permits;
+mod process;
 mod sample;
 mod service;
 mod upstream;
@@ -48,6 +50,7 @@ pub use body::{BodyWatch, ScriptError, ScriptedBody};
 pub use clock::{SetClock, clock_from};
 pub use contract::{Contract, in_paused_time};
 pub use end::{ALL_ENDS, End};
+pub use process::{Process, which_or_explain, workspace_binary};
 pub use sample::Sample;
 pub use service::{NOT_READY, ProbeService, SeenRequest};
 pub use upstream::{Cut, Decision, FaultUpstream, Gate, RefusedPort, Reply, UpstreamRequest};
