@@ -51,6 +51,17 @@ impl<B> Buffered<B> {
         }
     }
 
+    /// The same body once more, if it was read whole: its bytes are shared, its trailers copied.
+    pub fn again(&self) -> Option<Self> {
+        match &self.0 {
+            State::Whole { data, trailers } => Some(Self(State::Whole {
+                data: data.clone(),
+                trailers: trailers.clone(),
+            })),
+            State::Over { .. } => None,
+        }
+    }
+
     /// Changes the bytes of a body that was read whole; one that was not is left as it is.
     pub fn map_whole(self, change: impl FnOnce(Bytes) -> Bytes) -> Self {
         Self(match self.0 {

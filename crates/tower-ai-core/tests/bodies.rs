@@ -172,6 +172,18 @@ async fn frames_are_joined_and_trailers_kept() {
 }
 
 #[tokio::test]
+async fn a_body_read_whole_is_there_again_with_its_trailers() {
+    let trailers = HeaderMap::from_iter([(http::header::ETAG, "1".parse().unwrap())]);
+    let script = Script::new([data("ab"), Ok(Frame::trailers(trailers.clone()))]);
+    let first = buffered(script, 10).await.unwrap();
+    let second = first.again().unwrap();
+    assert_eq!(second.bytes().unwrap().as_ptr(), first.bytes().unwrap().as_ptr());
+    assert_eq!(first.collect().await.unwrap().trailers(), Some(&trailers));
+    assert_eq!(second.collect().await.unwrap().trailers(), Some(&trailers));
+    assert!(Buffered::unread(Script::default()).again().is_none());
+}
+
+#[tokio::test]
 async fn over_the_cap_the_body_passes_as_prefix_and_rest() {
     let over = buffered(Script::new([data("abc"), data("def"), data("ghi")]), 5)
         .await
