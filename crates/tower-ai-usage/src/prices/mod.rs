@@ -115,6 +115,10 @@ impl Prices {
         price.and_then(PicoUsd::round_up)
     }
 
+    pub(crate) fn now(&self) -> SystemTime {
+        self.0.load().clock.now()
+    }
+
     /// May run `change` more than once, when several threads change prices.
     fn change(&self, change: impl Fn(&mut Table)) {
         self.0.rcu(|table| {
