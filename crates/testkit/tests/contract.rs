@@ -57,3 +57,20 @@ fn a_layer_that_joins_frames_may_say_so() {
         testkit::contract::bodies_pass_unchanged(&contract).await;
     });
 }
+
+#[test]
+fn a_layer_that_rewrites_bytes_may_announce_no_length() {
+    in_paused_time(async {
+        let contract = contract(Fault::LosesTheSizeHint).inexact_size();
+        testkit::contract::bodies_pass_unchanged(&contract).await;
+    });
+}
+
+#[test]
+#[should_panic(expected = "answered 200 OK by a failed service")]
+fn a_layer_that_handles_errors_may_not_call_them_a_success() {
+    in_paused_time(async {
+        let contract = contract(Fault::HidesErrors).handles_errors();
+        testkit::contract::a_failed_call_settles_once(&contract).await;
+    });
+}

@@ -16,7 +16,8 @@ use tokio::{
     time::timeout,
 };
 
-const MOMENT: Duration = Duration::from_millis(50);
+/// Long enough to call it silence.
+const MOMENT: Duration = Duration::from_millis(100);
 
 async fn connect(upstream: &FaultUpstream) -> TcpStream {
     TcpStream::connect(upstream.addr())
@@ -154,7 +155,10 @@ async fn silence_is_silent_and_its_end_is_seen() {
         let dropped = Instant::now();
         drop(client);
         let late = upstream.wait_for_cancel(0).await.duration_since(dropped);
-        assert!(late < MOMENT, "{case}: the cancel was seen after {late:?}");
+        assert!(
+            late < Duration::from_secs(1),
+            "{case}: the cancel was seen after {late:?}"
+        );
     }
 }
 
