@@ -6,11 +6,14 @@ mod support;
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 use support::{MINUTE, MS, SECOND, call, ok, request, short_request, silence};
 use testkit::{Answer, ProbeService, ScriptedBody};
-use tokio::{sync::Notify, time::sleep};
-use tower::{Layer, ServiceExt, service_fn};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_ai_core::{Attempt, Call, FirstByte, LayerKind, RefusedBy};
 use tower_ttfb_watchdog::{RequestBody, TtfbWatchdogLayer};
 
@@ -164,10 +167,25 @@ async fn an_upload_that_stalls_is_given_up_10_s_after_its_last_progress() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_is_slow_to_send_is_not_a_silent_upstream() {
+    let upload = || ScriptedBody::of(["a "]).after(60 * MINUTE).data("prompt");
+
     let upstream = ProbeService::new(|_| Answer::ok(ScriptedBody::of(["hi"])));
-    let upload = ScriptedBody::of(["a "]).after(60 * MINUTE).data("prompt");
-    let (response, took) = call(watchdog(), upstream, request(upload)).await;
+    let (response, took) = call(watchdog(), upstream, request(upload())).await;
     assert_eq!((response.status().as_u16(), took), (200, 60 * MINUTE));
+
+    let elsewhere = service_fn(|request: Request<RequestBody<ScriptedBody>>| async move {
+        tokio::spawn(request.into_body().collect())
+            .await
+            .unwrap()
+            .unwrap();
+        ok(ScriptedBody::of(["hi"]))
+    });
+    let (response, took) = call(watchdog(), elsewhere, request(upload())).await;
+    assert_eq!(
+        (response.status().as_u16(), took),
+        (200, 60 * MINUTE),
+        "read by another task"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,6 +264,36 @@ async fn an_answer_that_is_there_beats_a_timer_that_is_late() {
     tokio::task::yield_now().await;
     tokio::time::advance(SECOND).await; // both are over when the task runs again
     assert_eq!(call.await.unwrap().unwrap().status(), 200);
+}
+
+/// An answer that another thread brings while this one looks at the timer.
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_has_the_last_word() {
+    let start = Instant::now();
+    let upstream = service_fn(|_: Request<RequestBody<ScriptedBody>>| {
+        let mut polls_when_over = 0;
+        poll_fn(move |_| {
+            polls_when_over += usize::from(start.elapsed() >= 50 * MS);
+            match polls_when_over {
+                2 => Poll::Ready(ok(ScriptedBody::of(["hi"]))),
+                _ => Poll::Pending,
+            }
+        })
+    });
+    let (response, took) = call(watchdog(), upstream, short_request()).await;
+    assert_eq!((response.status().as_u16(), took), (200, 50 * MS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_call_is_dropped_with_the_refusal_and_not_only_with_the_future() {
+    let upstream = ProbeService::new(|_| Answer::never());
+    let mut service = watchdog().layer(upstream.clone());
+    poll_fn(|cx| Service::<Request<ScriptedBody>>::poll_ready(&mut service, cx))
+        .await
+        .unwrap();
+    let mut call = pin!(service.call(short_request()));
+    assert_eq!(silence(&call.as_mut().await.unwrap()), "ttfb-50ms");
+    assert_eq!(upstream.permits_out(), 0);
 }
 
 /// The task that reads the socket may have its turn after the one that waits for the answer.

@@ -97,10 +97,23 @@ async fn an_upload_without_progress_is_given_up_after_10_s() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_client_takes_but_does_not_write_is_no_progress() {
+    let client = wire(|phases: Phases, mut body| async move {
+        phases.connected();
+        while body.frame().await.is_some() {
+            sleep(3 * SECOND).await;
+        }
+        pending().await
+    });
+    let (response, took) = call(watchdog(), client, request(ScriptedBody::of(["x"; 20]))).await;
+    assert_eq!((silence(&response).as_str(), took), ("upload-10s", 10 * SECOND));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_upload_limit_counts_again_from_the_callers_next_piece() {
     let client = wire(|phases: Phases, body| async move {
         phases.connected();
-        body.collect().await.unwrap();
+        tokio::spawn(body.collect()); // as hyper's connection does
         pending().await
     });
     let upload = ScriptedBody::of(["a "]).after(9 * SECOND).data("prompt");
