@@ -24,6 +24,12 @@ impl<'a> Value<'a> {
         serde_json::from_str::<&RawValue>(text).map(|raw| Self(raw.get()))
     }
 
+    /// The value that `text` starts with, whatever follows it.
+    pub(crate) fn at_start_of(text: &'a str) -> Option<Self> {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+        values.next()?.ok().map(|raw| Self(raw.get()))
+    }
+
     /// The source.
     pub(crate) fn raw(self) -> &'a str {
         self.0
@@ -39,6 +45,12 @@ impl<'a> Value<'a> {
 
     pub(crate) fn is_array(self) -> bool {
         self.0.starts_with('[')
+    }
+
+    /// An empty string, array or object.
+    pub(crate) fn is_empty(self) -> bool {
+        let inner = self.0.get(1..self.0.len() - 1).unwrap_or_default();
+        matches!(self.0.as_bytes()[0], b'"' | b'[' | b'{') && inner.trim_ascii().is_empty()
     }
 
     pub(crate) fn bool(self) -> Option<bool> {

@@ -84,7 +84,8 @@ impl Report {
         if let Some(error) = body.get("error").or_else(of_choice).or_else(of_groq) {
             match error.object() {
                 Some(error) => self.read_error(&error),
-                None => self.add_value_text(error),
+                // A sentence, or a bare code.
+                None => self.add_code(error),
             }
         }
     }
@@ -148,9 +149,7 @@ impl Report {
             self.status = Some(status);
         } else if let Some(name) = name {
             self.add_identifier(&name);
-            if name.contains(' ') {
-                self.add_text(&name);
-            }
+            self.add_text(&name);
         } else {
             self.add_identifier(code.raw());
         }

@@ -42,6 +42,8 @@ const IDENTIFIERS: Table = &[
             "insufficient_credits",
             "insufficient_balance",
             "payment_required",
+            "billing_disabled",
+            "exceeded_current_quota_error",
             "servicequotaexceededexception",
             // z.ai: the balance is used up.
             "1113",
@@ -54,6 +56,7 @@ const IDENTIFIERS: Table = &[
             "content_policy_violation",
             "responsibleaipolicyviolation",
             "moderation_blocked",
+            "invalid_prompt",
         ],
     ),
     (
@@ -83,6 +86,8 @@ const IDENTIFIERS: Table = &[
             "model_not_found",
             "model_not_supported",
             "invalid_model",
+            "model_decommissioned",
+            "model_not_available",
             "not_found_error",
             "not_found",
             "deploymentnotfound",
@@ -97,6 +102,8 @@ const IDENTIFIERS: Table = &[
             "authentication_error",
             "unauthenticated",
             "unrecognizedclientexception",
+            "invalidsignatureexception",
+            "missingauthenticationtokenexception",
             "expiredtokenexception",
         ],
     ),
@@ -124,7 +131,6 @@ const IDENTIFIERS: Table = &[
             "unavailable_error",
             "unavailable",
             "serviceunavailableexception",
-            "modelnotreadyexception",
         ],
     ),
     (
@@ -166,16 +172,24 @@ const PHRASES: Table = &[
             "requires more credits",
             "no prepaid credits",
             "used all available credits",
+            "have any credits",
+            "api usage limits",
             "spend limit",
             "spending limit",
             // Cohere's trial keys.
             "api calls / month",
+            // OpenRouter's free models.
+            "models-per-day",
         ],
     ),
     (
         ErrorClass::ContentFilter,
         &[
             "safety system",
+            "content filtering policy",
+            "violating our usage policy",
+            "content exists risk",
+            "unsafe or sensitive content",
             "flagged by moderation",
             "content management policy",
             "violates usage guidelines",
@@ -191,8 +205,17 @@ const PHRASES: Table = &[
             "context size has been exceeded",
             "maximum context length",
             "maximum prompt length",
+            "prompt exceeds max length",
+            "longer than the maximum model length",
+            "model's context length",
+            "exceeded model token limit",
+            "total number of tokens in the prompt",
+            "too many tokens: ",
+            "too many input tokens",
             "input token count",
             "context window",
+            // Servers on text-generation-inference.
+            "`inputs` tokens + `max_new_tokens` must be",
         ],
     ),
     (
@@ -205,8 +228,12 @@ const PHRASES: Table = &[
         ],
     ),
     (ErrorClass::Overloaded, &["loading model", "overloaded"]),
-    // Envoy's answer when it reached no upstream.
-    (ErrorClass::ServerError, &["upstream connect error"]),
+    (ErrorClass::Permission, &["user location is not supported"]),
+    // Envoy's answers when it reached no upstream.
+    (
+        ErrorClass::ServerError,
+        &["upstream connect error", "no healthy upstream"],
+    ),
 ];
 
 fn by_identifier(report: &Report, table: Table) -> Option<ErrorClass> {
@@ -225,20 +252,34 @@ fn by_phrase(text: &str) -> Option<ErrorClass> {
 
 /// Some say with a 400, and in words only, that they do not serve the model.
 fn missing_model(text: &str, status: Option<u16>) -> Option<ErrorClass> {
-    const MISSING: &[&str] = &[
-        "does not exist",
+    const SAID: &[&str] = &["invalid model", "unknown model", "is not a valid model"];
+    const SAID_OF_THE_MODEL: &[&str] = &[
         "not exist",
         "not found",
         "identifier is invalid",
-        "is not a valid model",
         "is not supported. supported models",
     ];
-    let behind_model = || text.split_once("model").map(|(_, behind)| behind);
-    let is_missing = || {
-        text.contains("invalid model")
-            || behind_model().is_some_and(|behind| MISSING.iter().any(|phrase| behind.contains(phrase)))
+    if !matches!(status, Some(400 | 404 | 422) | None) {
+        return None;
+    }
+    let is_said = SAID.iter().any(|phrase| text.contains(phrase));
+    let is_said_of = |model| {
+        SAID_OF_THE_MODEL
+            .iter()
+            .any(|phrase| near(text, model).contains(phrase))
     };
-    (matches!(status, Some(400 | 404 | 422) | None) && is_missing()).then_some(ErrorClass::ModelNotFound)
+    let is_missing = is_said || text.match_indices("model").any(|(at, _)| is_said_of(at));
+    is_missing.then_some(ErrorClass::ModelNotFound)
+}
+
+/// What stands at `start`, as far as a model's name and a few words go.
+fn near(text: &str, start: usize) -> &str {
+    const BYTES: usize = 120;
+    let mut end = text.len().min(start + BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[start..end]
 }
 
 fn by_status(status: u16) -> Option<ErrorClass> {

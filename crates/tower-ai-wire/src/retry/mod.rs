@@ -32,8 +32,8 @@ pub fn retry_hint(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Optio
 }
 
 pub(crate) fn hint(status: StatusCode, headers: &HeaderMap, report: &Report) -> Option<Duration> {
-    let milliseconds = || values(headers, &RETRY_AFTER_MS).find_map(|value| number(value, 1e-3));
-    let seconds = || values(headers, &RETRY_AFTER).find_map(|value| number(value, 1.0));
+    let milliseconds = || listed(headers, &RETRY_AFTER_MS).find_map(|value| number(value, 1e-3));
+    let seconds = || listed(headers, &RETRY_AFTER).find_map(|value| number(value, 1.0));
     let date = || values(headers, &RETRY_AFTER).find_map(|value| until(headers, date::http_date(value)?));
     milliseconds()
         .or_else(seconds)
@@ -46,6 +46,13 @@ pub(crate) fn hint(status: StatusCode, headers: &HeaderMap, report: &Report) -> 
 fn values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter();
     values.filter_map(|value| value.to_str().ok()).map(str::trim)
+}
+
+/// Some proxies join several values in one header.
+fn listed<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    values(headers, name)
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
 }
 
 fn number(value: &str, unit_seconds: f64) -> Option<Duration> {

@@ -3,25 +3,22 @@
 //! `message_start` tells a first usage, each `message_delta` the totals so far: what it names replaces. Cache reads and
 //! writes stand beside `input_tokens`, in normal form they are part of the input.
 
-use super::{Ending, EventKind, Reading, Seen, UsageMember, text::text_len};
+use super::{Ending, EventKind, Reading, Seen, UsageMember, glance::values_of};
 use crate::json::{Object, Value};
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 use tower_ai_core::TokenCounts;
 
-/// Bytes of text of an ordinary delta; `None` when the event may be more than that and has to be opened.
-pub(super) fn plain_delta(data: &[u8]) -> Option<(u64, UsageMember)> {
+/// Reads an ordinary delta without opening what is around it. `None` when the event may be more than that.
+pub(super) fn plain_delta(data: &str, seen: &mut Seen) -> Option<Reading> {
     static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""delta""#));
-    const START: &[u8] = br#"{"type":"content_block_delta""#;
-    const SPACED: &[u8] = br#"{"type": "content_block_delta""#;
-    if !data.starts_with(START) && !data.starts_with(SPACED) {
+    const START: &str = r#"{"type":"content_block_delta""#;
+    if !data.starts_with(START) {
         return None;
     }
-    Some((text_len(data, &DELTA, TEXT_KEYS), UsageMember::Absent))
+    let delta = values_of(data, &DELTA).next()?;
+    Some((delta_kind(Some(delta), seen), UsageMember::Absent))
 }
-
-/// Members of a delta whose strings are model output.
-const TEXT_KEYS: &[&[u8]] = &[b"text", b"thinking", b"partial_json", b"signature", b"content"];
 
 /// The running totals of one answer.
 #[derive(Debug, Default)]
@@ -33,6 +30,8 @@ pub(super) struct Totals {
     web_searches: Option<u64>,
     /// The sum of `iterations`, which the counts beside it leave out in part.
     iterations: Option<TokenCounts>,
+    /// Whether a `message_delta` told them: the start tells a first value of the output only.
+    told_after_start: bool,
 }
 
 /// Tokens read from and written to the prompt cache.
@@ -63,6 +62,7 @@ impl Totals {
             Some("message_delta") => self.delta(event, seen),
             Some("message_stop") => {
                 seen.end(Ending::Complete);
+                seen.usage_is_final |= self.told_after_start;
                 (EventKind::Terminal, UsageMember::Absent)
             }
             _ => (EventKind::Prelude, UsageMember::Absent),
@@ -93,6 +93,8 @@ impl Totals {
     /// An upstream proxy may retry and start again in mid-stream: the last start counts.
     fn start(&mut self, event: &Object<'_>, seen: &mut Seen) -> UsageMember {
         *self = Self::default();
+        seen.usage = None;
+        seen.usage_is_final = false;
         if seen.ending != Ending::Error {
             seen.ending = Ending::Open;
         }
@@ -112,6 +114,7 @@ impl Totals {
             seen.end(ending(reason));
         }
         let usage = self.take_usage(event, seen);
+        self.told_after_start |= usage == UsageMember::Beside;
         let kind = if reason.is_some() {
             EventKind::Terminal
         } else {

@@ -59,18 +59,20 @@ impl Collector {
         if matches!(self.state, State::Before | State::Done) {
             return;
         }
-        let end = self.find_end(&bytes[at..]);
-        self.keep(&bytes[at..end.map_or(bytes.len(), |end| at + end)]);
-        let Some(end) = end else { return };
-        self.state = State::Done;
-        let piece = if self.len > MAX_DOCUMENT_BYTES {
-            Piece::TooLong(self.len)
-        } else {
-            Piece::Document(&self.document)
+        let Some(len) = self.find_end(&bytes[at..]) else {
+            return self.keep(&bytes[at..]);
         };
-        on_piece(piece, at + end);
-        self.document = Vec::new();
-        self.len = 0;
+        let end = at + len;
+        self.state = State::Done;
+        let collected = std::mem::take(&mut self.document);
+        let whole_len = std::mem::take(&mut self.len) + len;
+        if whole_len > MAX_DOCUMENT_BYTES {
+            on_piece(Piece::TooLong(whole_len), end);
+        } else if collected.is_empty() {
+            on_piece(Piece::Document(&bytes[at..end]), end);
+        } else {
+            on_piece(Piece::Document(&[&collected, &bytes[at..end]].concat()), end);
+        }
     }
 
     /// Bytes of the document that is not complete.

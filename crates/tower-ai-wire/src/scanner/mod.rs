@@ -8,10 +8,10 @@
 //! one of them is there and not null.
 
 mod anthropic;
+mod glance;
 mod json_doc;
 mod openai;
 pub(crate) mod sse;
-mod text;
 
 use crate::{Framing, WireError, error, json::Object};
 use json_doc::Collector;
@@ -187,11 +187,10 @@ const BYTES_PER_TOKEN: u64 = 4;
 
 /// Whether what a stream ended with was not cut: its data is a marker or JSON to its last brace.
 fn is_whole(fields: &Fields<'_>) -> bool {
-    match fields.data.as_deref().map(<[u8]>::trim_ascii) {
-        Some(data) if is_json(data) => Object::parse(&String::from_utf8_lossy(data)).is_ok(),
-        Some(data) => data == DONE,
-        None => true,
-    }
+    let Some(data) = fields.data.as_deref().map(<[u8]>::trim_ascii) else {
+        return true;
+    };
+    data == DONE || (is_json(data) && Object::parse(&String::from_utf8_lossy(data)).is_ok())
 }
 
 fn is_json(data: &[u8]) -> bool {
@@ -213,6 +212,8 @@ struct Seen {
     text_bytes: u64,
     /// Events with model output.
     content_events: u64,
+    /// Whether a web search was made that usage does not tell.
+    has_untold_search: bool,
 }
 
 impl Seen {
@@ -234,9 +235,19 @@ impl Seen {
         }
     }
 
-    fn usage(&mut self, counts: TokenCounts) {
+    fn usage(&mut self, mut counts: TokenCounts) {
+        if self.has_untold_search {
+            counts.web_searches = counts.web_searches.max(1);
+        }
         self.usage = Some(counts);
         self.usage_is_final = self.ending != Ending::Open;
+    }
+
+    fn inferred_search(&mut self) {
+        self.has_untold_search = true;
+        if let Some(counts) = &mut self.usage {
+            counts.web_searches = counts.web_searches.max(1);
+        }
     }
 
     fn name_model(&mut self, answer: &Object<'_>) {
@@ -317,6 +328,8 @@ impl Reader {
         let data = fields.data.as_deref().unwrap_or_default().trim_ascii();
         if data == DONE {
             self.seen.end(Ending::Complete);
+            // Nothing newer came: the last of the running totals is the final one.
+            self.seen.usage_is_final |= self.dialect() == Dialect::OpenAi && self.seen.usage.is_some();
             return (EventKind::Terminal, UsageMember::Absent);
         }
         if fields.in_error_field || (fields.name == Some(b"error") && !data.is_empty()) {
@@ -325,40 +338,34 @@ impl Reader {
         if !is_json(data) {
             return (EventKind::LifeSign, UsageMember::Absent);
         }
-        if self.seen.content_events > 0 && self.seen.ending == Ending::Open {
-            let plain = match self.speaks {
-                Speaks::OpenAi => openai::plain_delta(data),
-                Speaks::Anthropic(_) => anthropic::plain_delta(data),
-            };
-            if let Some((text_bytes, usage)) = plain {
-                return self.plain_delta(text_bytes, usage);
-            }
-        }
-        self.chunk(data)
+        self.chunk(&String::from_utf8_lossy(data))
     }
 
-    fn plain_delta(&mut self, text_bytes: u64, usage: UsageMember) -> Reading {
-        if text_bytes == 0 {
-            return (EventKind::Prelude, usage);
+    fn chunk(&mut self, data: &str) -> Reading {
+        if self.seen.content_events > 0
+            && self.seen.ending == Ending::Open
+            && let Some(reading) = self.plain_delta(data)
+        {
+            return reading;
         }
-        self.seen.content(text_bytes);
-        (EventKind::Content, usage)
-    }
-
-    fn chunk(&mut self, data: &[u8]) -> Reading {
-        let text = String::from_utf8_lossy(data);
-        let Ok(chunk) = Object::parse(&text) else {
+        let Ok(chunk) = Object::parse(data) else {
             return self.not_json(data);
         };
         if error::is_error(&chunk) {
             let usage = self.usage_beside_error(&chunk);
-            return self.error(data, usage);
+            return self.error(data.as_bytes(), usage);
         }
         match &mut self.speaks {
-            Speaks::OpenAi => {
-                openai::chunk(&chunk, &mut self.seen).unwrap_or_else(|| self.error(data, UsageMember::Beside))
-            }
+            Speaks::OpenAi => openai::chunk(&chunk, &mut self.seen)
+                .unwrap_or_else(|| self.error(data.as_bytes(), UsageMember::Beside)),
             Speaks::Anthropic(totals) => totals.event(&chunk, &mut self.seen),
+        }
+    }
+
+    fn plain_delta(&mut self, data: &str) -> Option<Reading> {
+        match self.speaks {
+            Speaks::OpenAi => openai::plain_delta(data, &mut self.seen),
+            Speaks::Anthropic(_) => anthropic::plain_delta(data, &mut self.seen),
         }
     }
 
@@ -380,7 +387,7 @@ impl Reader {
     }
 
     /// A client cannot read it either. Before the first content another upstream may do better; after it, it passes.
-    fn not_json(&mut self, data: &[u8]) -> Reading {
+    fn not_json(&mut self, data: &str) -> Reading {
         if self.seen.content_events > 0 {
             return self.unread(data.len());
         }

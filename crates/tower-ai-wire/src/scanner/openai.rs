@@ -6,16 +6,15 @@
 
 use super::{
     Ending, EventKind, Reading, Seen, UsageMember,
-    text::{Look, look, text_len},
+    glance::{Look, look, values_of},
 };
 use crate::json::{Object, Value};
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 use tower_ai_core::TokenCounts;
 
-/// What an ordinary delta has to say: bytes of text, and whether its usage is null. `None` when it may be more than
-/// that and has to be opened.
-pub(super) fn plain_delta(data: &[u8]) -> Option<(u64, UsageMember)> {
+/// Reads an ordinary delta without opening what is around it. `None` when the chunk may be more than that.
+pub(super) fn plain_delta(data: &str, seen: &mut Seen) -> Option<Reading> {
     static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""usage""#));
     static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""error""#));
     static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r#""finish_reason""#));
@@ -28,25 +27,12 @@ pub(super) fn plain_delta(data: &[u8]) -> Option<(u64, UsageMember)> {
     if look(data, &FINISH) == Look::Value || look(data, &ERROR) == Look::Value {
         return None;
     }
-    match text_len(data, &DELTA, TEXT_KEYS) {
-        // No text by this quick look: nothing, or output of another kind.
-        0 => None,
-        len => Some((len, usage)),
+    let mut output = Output::default();
+    for delta in values_of(data, &DELTA) {
+        output.add_delta(&delta.object()?);
     }
+    output.some.then(|| (output.kind(seen), usage))
 }
-
-/// Members of a delta whose strings are model output.
-const TEXT_KEYS: &[&[u8]] = &[
-    b"content",
-    b"reasoning",
-    b"reasoning_content",
-    b"refusal",
-    b"name",
-    b"arguments",
-    b"text",
-    b"thinking",
-    b"transcript",
-];
 
 /// Reads a chunk of a stream. `None` when one of its choices failed.
 pub(super) fn chunk(chunk: &Object<'_>, seen: &mut Seen) -> Option<Reading> {
@@ -63,6 +49,9 @@ pub(super) fn chunk(chunk: &Object<'_>, seen: &mut Seen) -> Option<Reading> {
         seen.end(ending);
     }
     let usage = take_usage(chunk, seen);
+    if output.is_annotated && is_search_model(seen) {
+        seen.inferred_search();
+    }
     Some((output.kind(seen), usage))
 }
 
@@ -85,6 +74,7 @@ struct Output {
     bytes: u64,
     ending: Option<Ending>,
     failed: bool,
+    is_annotated: bool,
 }
 
 impl Output {
@@ -96,10 +86,9 @@ impl Output {
         if let Some(text) = choice.get("text") {
             self.add_text(text);
         }
-        for holder in ["delta", "message"] {
-            if let Some(delta) = choice.object(holder) {
-                self.add_delta(&delta);
-            }
+        // Perplexity sends all of the message so far beside each delta.
+        if let Some(delta) = choice.object("delta").or_else(|| choice.object("message")) {
+            self.add_delta(&delta);
         }
         match choice.string("finish_reason").as_deref() {
             Some("error") => self.failed = true,
@@ -118,12 +107,10 @@ impl Output {
                 self.add_text(text);
             }
         }
+        self.is_annotated |= delta.get("annotations").is_some_and(|notes| !notes.is_empty());
         // Whatever they hold, they are something the client acts on.
         for name in ["tool_calls", "function_call", "audio", "images"] {
-            let some = delta
-                .get(name)
-                .filter(|value| !matches!(value.raw(), "[]" | "{}" | "\"\""));
-            if let Some(value) = some {
+            if let Some(value) = delta.get(name).filter(|value| !value.is_empty()) {
                 self.some = true;
                 self.bytes += value.raw().len() as u64;
             }
@@ -183,6 +170,14 @@ fn is_incomplete(reason: &str) -> bool {
         "insufficient_system_resource",
     ];
     INCOMPLETE.contains(&reason)
+}
+
+/// Whether the model searches the web for each call. Its usage leaves the search out; the annotations tell of it.
+fn is_search_model(seen: &Seen) -> bool {
+    let names = ["search-preview", "search-api"];
+    seen.model
+        .as_deref()
+        .is_some_and(|model| names.iter().any(|name| model.contains(name)))
 }
 
 /// Takes the usage of a chunk.
