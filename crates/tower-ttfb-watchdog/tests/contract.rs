@@ -5,7 +5,7 @@ use tower_ttfb_watchdog::{RequestBody, ResponseBody, TtfbWatchdogLayer};
 
 testkit::contract!(watchdog: Contract::new(TtfbWatchdogLayer::new()));
 
-// The checks of a contract wait for a caller's body, or an upstream, as long as they like.
+// Without limits, nothing that the checks wait for is cut short.
 testkit::contract!(unlimited: {
     let never = std::time::Duration::MAX;
     Contract::new(TtfbWatchdogLayer::new().connect(never).upload(never).first_byte(never).gap(never))
