@@ -222,6 +222,18 @@ fn the_start_alone_is_not_the_final_usage() {
 }
 
 #[test]
+fn totals_that_no_stop_reason_came_with_are_final_at_the_stop() {
+    let start = start(r#"{"input_tokens":9,"output_tokens":1}"#);
+    let delta = r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":5}}"#;
+    assert!(!events([&start, HELLO, delta]).usage_is_final);
+    assert!(events([&start, HELLO, delta, STOP]).usage_is_final);
+    assert!(
+        !events([&start, HELLO, STOP]).usage_is_final,
+        "the start tells a first value only"
+    );
+}
+
+#[test]
 fn stop_reasons_tell_what_is_missing() {
     let ending = |reason: &str| {
         let end = format!(

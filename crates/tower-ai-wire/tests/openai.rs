@@ -321,6 +321,20 @@ fn after_the_first_content_everything_that_matters_is_still_seen() {
 }
 
 #[test]
+fn a_finish_reason_beside_content_is_seen_after_the_first_content() {
+    let finish = r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}"#;
+    assert_eq!(chunks([HELLO, finish]).ending, Incomplete);
+}
+
+#[test]
+fn an_error_beside_content_is_seen_after_the_first_content() {
+    let error = r#"{"choices":[{"delta":{"content":"x"}}],"error":{"code":502,"message":"gone"}}"#;
+    let scan = chunks([HELLO, error]);
+    assert_eq!(class(&scan.kinds()[1]), Some(ErrorClass::ServerError));
+    assert_eq!(scan.ending, Ending::Error);
+}
+
+#[test]
 fn text_that_looks_like_a_member_is_text() {
     let tricky = r#"{"choices":[{"delta":{"content":"\"usage\":{\"prompt_tokens\":9},\"finish_reason\":\"stop\",\"error\":1"},"finish_reason":null}]}"#;
     let word = r#"{"choices":[{"delta":{"content":"usage"},"finish_reason":null}]}"#;
@@ -412,6 +426,14 @@ fn a_document_is_one_event_after_life_signs() {
     assert_eq!(scan.events[2].0, 4 + body.len());
     assert_eq!((scan.ending, scan.usage_is_final), (Complete, true));
     assert_eq!(scan.usage, Some(TokenCounts::new(7, 2)));
+}
+
+#[test]
+fn braces_in_text_do_not_end_a_document() {
+    let body = r#"{"choices":[{"message":{"content":"a \" }]}]} \\"},"finish_reason":"length"}]}"#;
+    let scan = document(body);
+    assert_eq!(scan.ending, Incomplete);
+    assert_eq!(scan.events[0].0, body.len());
 }
 
 #[test]

@@ -245,3 +245,56 @@ fn value_of(line: &[u8], range: Range<usize>) -> Range<usize> {
     let space = usize::from(value.starts_with(b" "));
     (range.start + name_len + 1 + space).min(range.end)..range.end
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_in_one_push_is_not_copied() {
+        let stream = b"data: 1\n\ndata: 2\n\n";
+        let mut found = Vec::new();
+        Splitter::default().push(stream, |piece, end| {
+            let Piece::Event(event) = piece else {
+                panic!("too long")
+            };
+            found.push((event.as_ptr(), end));
+        });
+        assert_eq!(found, [(stream.as_ptr(), 9), (stream[9..].as_ptr(), 18)]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_counted() {
+        let mut splitter = Splitter::default();
+        let piece = vec![b'x'; 64 << 10];
+        for pushed in 1..=40 {
+            splitter.push(&piece, |_, _| panic!("no event is complete"));
+            assert_eq!(splitter.partial_len(), pushed * piece.len());
+            assert!(splitter.partial.capacity() <= 2 * MAX_EVENT_BYTES);
+        }
+        let mut found = Vec::new();
+        splitter.push(b"\n\n:\n\n", |piece, end| {
+            found.push((
+                matches!(piece, Piece::TooLong(len) if len == 40 * (64 << 10) + 2),
+                end,
+            ));
+        });
+        assert_eq!(found, [(true, 2), (false, 5)]);
+        assert_eq!(splitter.partial_len(), 0);
+    }
+
+    #[test]
+    fn the_blank_line_of_an_event_goes_with_it() {
+        let ends = |stream: &[u8]| {
+            let mut ends = Vec::new();
+            Splitter::default().push(stream, |_, end| ends.push(end));
+            ends
+        };
+        assert_eq!(ends(b"a\n\nb\n\n"), [3, 6]);
+        assert_eq!(ends(b"a\r\n\r\nb\r\n\r\n"), [5, 10]);
+        assert_eq!(ends(b"a\r\rb\r\r"), [3, 6]);
+        assert_eq!(ends(b"a\n\r\nb"), [4]);
+        assert_eq!(ends(b"a\n\rb"), [3]);
+        assert!(ends(b"a\r\n\r").is_empty(), "an LF may still come");
+    }
+}
