@@ -2,10 +2,7 @@
 
 use crate::json::{Object, Value};
 use std::{error::Error, fmt};
-use tower_ai_core::{Dialect, Operation};
-
-/// A token count above this cannot be meant.
-const MAX_TOKENS: u64 = 10_000_000;
+use tower_ai_core::{Dialect, MAX_ESTIMATE_TOKENS, Operation};
 
 /// Levels of content inside content that are searched for attachments (a tool's result may hold images).
 const MAX_CONTENT_DEPTH: usize = 4;
@@ -158,7 +155,7 @@ fn choices(operation: Operation, request: &Object<'_>) -> Result<u64, RequestErr
     }
     match whole_number(request, "n")? {
         None => Ok(1),
-        Some(n) if (1..=MAX_TOKENS).contains(&n) => Ok(n),
+        Some(n) if (1..=MAX_ESTIMATE_TOKENS).contains(&n) => Ok(n),
         Some(_) => Err(RequestError::InvalidField {
             field: "n",
             expected: "a whole number from 1",
@@ -178,7 +175,7 @@ fn output_bound(request: &Object<'_>) -> Result<Option<u64>, RequestError> {
 
 fn tokens(request: &Object<'_>, field: &'static str) -> Result<Option<u64>, RequestError> {
     match whole_number(request, field)? {
-        Some(count) if count > MAX_TOKENS => Err(invalid_tokens(field)),
+        Some(count) if count > MAX_ESTIMATE_TOKENS => Err(invalid_tokens(field)),
         count => Ok(count),
     }
 }

@@ -282,6 +282,17 @@ fn an_error_stays_the_end_whatever_politely_follows() {
 }
 
 #[test]
+fn the_usage_of_a_choice_that_failed_counts() {
+    let failed = r#"{"choices":[{"delta":{"content":""},"finish_reason":"error"}],"usage":{"prompt_tokens":7,"completion_tokens":2}}"#;
+    let scan = chunks([HELLO, failed]);
+    assert_eq!(class(&scan.kinds()[1]), Some(ErrorClass::ServerError));
+    assert_eq!(
+        (scan.usage, scan.usage_is_final),
+        (Some(TokenCounts::new(7, 2)), true)
+    );
+}
+
+#[test]
 fn a_null_error_is_none() {
     let chunk = r#"{"choices":[{"delta":{"content":"Hello"}}],"error":null}"#;
     assert_eq!(chunks([chunk, chunk]).kinds(), [Content, Content]);

@@ -123,6 +123,16 @@ mod tests {
     }
 
     #[test]
+    fn an_error_may_come_as_an_event_or_behind_a_byte_order_mark() {
+        let json = r#"{"error":{"code":"insufficient_quota"}}"#;
+        assert_eq!(
+            class(429, &format!("event: error\ndata: {json}\n\n")),
+            ErrorClass::Quota
+        );
+        assert_eq!(class(429, &format!("\u{feff}{json}")), ErrorClass::Quota);
+    }
+
+    #[test]
     fn a_wait_of_hours_means_that_a_quota_is_used_up() {
         let headers = |wait| HeaderMap::from_iter([(http::header::RETRY_AFTER, wait)]);
         let class = |wait| classify(StatusCode::TOO_MANY_REQUESTS, &headers(wait), b"").class;

@@ -3,6 +3,7 @@
 use crate::{
     json::{Object, Value},
     retry,
+    scanner::sse::DataLines,
 };
 use http::HeaderMap;
 use std::time::Duration;
@@ -46,8 +47,11 @@ impl Report {
         {
             report.add_identifier(exception.split(':').next().unwrap_or_default());
         }
-        let body = String::from_utf8_lossy(body);
-        match Value::parse(body.trim()) {
+        // Some answer a request for a stream with an event, whatever the status.
+        let data = DataLines::of(body).data();
+        let [body, data] = [body, &data].map(String::from_utf8_lossy);
+        let json = Value::parse(body.trim_start_matches('\u{feff}')).or_else(|_| Value::parse(&data));
+        match json {
             Ok(json) => report.read_body(json),
             Err(_) => report.add_text(&body),
         }

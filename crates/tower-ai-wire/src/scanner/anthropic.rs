@@ -3,7 +3,11 @@
 //! `message_start` tells a first usage, each `message_delta` the totals so far: what it names replaces. Cache reads and
 //! writes stand beside `input_tokens`, in normal form they are part of the input.
 
-use super::{Ending, EventKind, Reading, Seen, UsageMember, glance::values_of};
+use super::{
+    Ending, EventKind, UsageMember,
+    glance::values_of,
+    reader::{Reading, Seen},
+};
 use crate::json::{Object, Value};
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
@@ -132,7 +136,7 @@ impl Totals {
         seen.name_tier(&usage);
         self.replace_by(&usage);
         if let Some(counts) = self.counts() {
-            seen.usage(counts);
+            seen.tell_usage(counts);
         }
         UsageMember::Beside
     }

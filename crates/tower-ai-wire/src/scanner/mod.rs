@@ -1,7 +1,7 @@
 //! One incremental scanner for answers.
 //!
-//! [`sse`] and [`json_doc`] find where events end; one file for each dialect says what an event means and keeps the
-//! dialect's running totals. What every dialect finds out goes into [`Seen`].
+//! `sse` and `json_doc` find where events end; one file for each dialect says what an event means and keeps the
+//! dialect's running totals; `reader` is what they share.
 //!
 //! Reading costs little: line ends are found by memchr, in place. Until the first content each event is opened. After
 //! it, an ordinary delta is only searched for the few members that would make it more than that, and opened when
@@ -11,13 +11,15 @@ mod anthropic;
 mod glance;
 mod json_doc;
 mod openai;
+mod reader;
 pub(crate) mod sse;
 
-use crate::{Framing, WireError, error, json::Object};
+use crate::{Framing, WireError};
 use json_doc::Collector;
-use sse::{Fields, Splitter};
+use reader::Reader;
+use sse::Splitter;
 use std::fmt;
-use tower_ai_core::{Dialect, Operation, TokenCounts};
+use tower_ai_core::{Operation, TokenCounts};
 
 pub use sse::MAX_EVENT_BYTES;
 
@@ -84,6 +86,19 @@ pub enum Ending {
     Open,
 }
 
+impl Ending {
+    /// Of two ends the one that has more wrong with it; no end is the least.
+    fn worse(self, other: Self) -> Self {
+        let rank = |ending| match ending {
+            Self::Open => 0,
+            Self::Complete => 1,
+            Self::Incomplete => 2,
+            Self::Error => 3,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
 enum Frames {
     Sse(Splitter),
     Json(Collector),
@@ -118,9 +133,9 @@ impl Scanner {
     pub fn finish(&mut self, mut on_event: impl FnMut(Event)) {
         if let Frames::Sse(splitter) = &mut self.frames
             && let Some(rest) = splitter.take_rest()
-            && is_whole(&Fields::of(&rest))
+            && let Some(event) = self.reader.rest(&rest)
         {
-            on_event(self.reader.event(sse::Piece::Event(&rest), 0));
+            on_event(event);
         }
     }
 
@@ -184,227 +199,3 @@ impl fmt::Debug for Scanner {
 
 /// Roughly, for prose.
 const BYTES_PER_TOKEN: u64 = 4;
-
-/// Whether what a stream ended with was not cut: its data is a marker or JSON to its last brace.
-fn is_whole(fields: &Fields<'_>) -> bool {
-    let Some(data) = fields.data.as_deref().map(<[u8]>::trim_ascii) else {
-        return true;
-    };
-    data == DONE || (is_json(data) && Object::parse(&String::from_utf8_lossy(data)).is_ok())
-}
-
-fn is_json(data: &[u8]) -> bool {
-    matches!(data.first(), Some(b'{' | b'['))
-}
-
-/// OpenAI's terminal marker.
-const DONE: &[u8] = b"[DONE]";
-
-/// What was found out about an answer.
-#[derive(Debug, Default)]
-struct Seen {
-    usage: Option<TokenCounts>,
-    usage_is_final: bool,
-    ending: Ending,
-    model: Option<String>,
-    service_tier: Option<String>,
-    /// Bytes of model output.
-    text_bytes: u64,
-    /// Events with model output.
-    content_events: u64,
-    /// Whether a web search was made that usage does not tell.
-    has_untold_search: bool,
-}
-
-impl Seen {
-    fn content(&mut self, bytes: u64) {
-        self.content_events += 1;
-        self.text_bytes = self.text_bytes.saturating_add(bytes);
-    }
-
-    /// An end never becomes a better one: a stream may close its choices one by one, and politely after an error.
-    fn end(&mut self, ending: Ending) {
-        let rank = |ending| match ending {
-            Ending::Open => 0,
-            Ending::Complete => 1,
-            Ending::Incomplete => 2,
-            Ending::Error => 3,
-        };
-        if rank(ending) > rank(self.ending) {
-            self.ending = ending;
-        }
-    }
-
-    fn usage(&mut self, mut counts: TokenCounts) {
-        if self.has_untold_search {
-            counts.web_searches = counts.web_searches.max(1);
-        }
-        self.usage = Some(counts);
-        self.usage_is_final = self.ending != Ending::Open;
-    }
-
-    fn inferred_search(&mut self) {
-        self.has_untold_search = true;
-        if let Some(counts) = &mut self.usage {
-            counts.web_searches = counts.web_searches.max(1);
-        }
-    }
-
-    fn name_model(&mut self, answer: &Object<'_>) {
-        if self.model.is_none() {
-            self.model = answer.string("model").map(Into::into);
-        }
-    }
-
-    fn name_tier(&mut self, holder: &Object<'_>) {
-        if let Some(tier) = holder.string("service_tier") {
-            self.service_tier = Some(tier.into());
-        }
-    }
-}
-
-/// What a dialect makes of one event.
-type Reading = (EventKind, UsageMember);
-
-/// Says what events mean.
-struct Reader {
-    speaks: Speaks,
-    seen: Seen,
-}
-
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each answer: a box would cost more than the bytes"
-)]
-enum Speaks {
-    OpenAi,
-    Anthropic(anthropic::Totals),
-}
-
-impl Reader {
-    fn new(operation: Operation) -> Self {
-        Self {
-            speaks: match operation.dialect() {
-                Dialect::Anthropic => Speaks::Anthropic(anthropic::Totals::default()),
-                _ => Speaks::OpenAi,
-            },
-            seen: Seen::default(),
-        }
-    }
-
-    fn dialect(&self) -> Dialect {
-        match self.speaks {
-            Speaks::OpenAi => Dialect::OpenAi,
-            Speaks::Anthropic(_) => Dialect::Anthropic,
-        }
-    }
-
-    fn event(&mut self, piece: sse::Piece<'_>, end: usize) -> Event {
-        let (kind, usage) = match piece {
-            sse::Piece::Event(event) => self.fields(&Fields::of(event)),
-            sse::Piece::TooLong(len) => self.unread(len),
-        };
-        Event { kind, end, usage }
-    }
-
-    fn document(&mut self, piece: json_doc::Piece<'_>, end: usize) -> Event {
-        let (kind, usage) = match piece {
-            json_doc::Piece::BlankLine => (EventKind::LifeSign, UsageMember::Absent),
-            json_doc::Piece::Document(bytes) => self.answer(bytes),
-            json_doc::Piece::TooLong(len) => {
-                self.seen.end(Ending::Complete);
-                self.unread(len)
-            }
-        };
-        Event { kind, end, usage }
-    }
-
-    fn unread(&mut self, len: usize) -> Reading {
-        self.seen.content(len as u64);
-        (EventKind::Content, UsageMember::Absent)
-    }
-
-    fn fields(&mut self, fields: &Fields<'_>) -> Reading {
-        let data = fields.data.as_deref().unwrap_or_default().trim_ascii();
-        if data == DONE {
-            self.seen.end(Ending::Complete);
-            // Nothing newer came: the last of the running totals is the final one.
-            self.seen.usage_is_final |= self.dialect() == Dialect::OpenAi && self.seen.usage.is_some();
-            return (EventKind::Terminal, UsageMember::Absent);
-        }
-        if fields.in_error_field || (fields.name == Some(b"error") && !data.is_empty()) {
-            return self.error(data, UsageMember::Absent);
-        }
-        if !is_json(data) {
-            return (EventKind::LifeSign, UsageMember::Absent);
-        }
-        self.chunk(&String::from_utf8_lossy(data))
-    }
-
-    fn chunk(&mut self, data: &str) -> Reading {
-        if self.seen.content_events > 0
-            && self.seen.ending == Ending::Open
-            && let Some(reading) = self.plain_delta(data)
-        {
-            return reading;
-        }
-        let Ok(chunk) = Object::parse(data) else {
-            return self.not_json(data);
-        };
-        if error::is_error(&chunk) {
-            let usage = self.usage_beside_error(&chunk);
-            return self.error(data.as_bytes(), usage);
-        }
-        match &mut self.speaks {
-            Speaks::OpenAi => openai::chunk(&chunk, &mut self.seen)
-                .unwrap_or_else(|| self.error(data.as_bytes(), UsageMember::Beside)),
-            Speaks::Anthropic(totals) => totals.event(&chunk, &mut self.seen),
-        }
-    }
-
-    fn plain_delta(&mut self, data: &str) -> Option<Reading> {
-        match self.speaks {
-            Speaks::OpenAi => openai::plain_delta(data, &mut self.seen),
-            Speaks::Anthropic(_) => anthropic::plain_delta(data, &mut self.seen),
-        }
-    }
-
-    fn answer(&mut self, document: &[u8]) -> Reading {
-        let text = String::from_utf8_lossy(document);
-        let Ok(answer) = Object::parse(&text) else {
-            // An array is an error of Google's; anything else is broken, which is an error too.
-            return self.error(document, UsageMember::Absent);
-        };
-        if error::is_error(&answer) {
-            let usage = self.usage_beside_error(&answer);
-            return self.error(document, usage);
-        }
-        match &mut self.speaks {
-            Speaks::OpenAi => openai::answer(&answer, &mut self.seen)
-                .unwrap_or_else(|| self.error(document, UsageMember::Beside)),
-            Speaks::Anthropic(totals) => totals.answer(&answer, &mut self.seen),
-        }
-    }
-
-    /// A client cannot read it either. Before the first content another upstream may do better; after it, it passes.
-    fn not_json(&mut self, data: &str) -> Reading {
-        if self.seen.content_events > 0 {
-            return self.unread(data.len());
-        }
-        self.error(b"", UsageMember::Absent)
-    }
-
-    fn error(&mut self, body: &[u8], usage: UsageMember) -> Reading {
-        self.seen.end(Ending::Error);
-        (EventKind::Error(error::within_answer(body)), usage)
-    }
-
-    fn usage_beside_error(&mut self, chunk: &Object<'_>) -> UsageMember {
-        self.seen.end(Ending::Error);
-        self.seen.name_model(chunk);
-        match self.speaks {
-            Speaks::OpenAi => openai::take_usage(chunk, &mut self.seen),
-            Speaks::Anthropic(_) => UsageMember::Absent,
-        }
-    }
-}

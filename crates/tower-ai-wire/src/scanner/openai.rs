@@ -5,8 +5,9 @@
 //! not null counts: a chunk without may follow it, and servers that tell it in each chunk tell running totals.
 
 use super::{
-    Ending, EventKind, Reading, Seen, UsageMember,
+    Ending, EventKind, UsageMember,
     glance::{Look, look, values_of},
+    reader::{Reading, Seen},
 };
 use crate::json::{Object, Value};
 use memchr::memmem::Finder;
@@ -34,36 +35,43 @@ pub(super) fn plain_delta(data: &str, seen: &mut Seen) -> Option<Reading> {
     output.some.then(|| (output.kind(seen), usage))
 }
 
-/// Reads a chunk of a stream. `None` when one of its choices failed.
-pub(super) fn chunk(chunk: &Object<'_>, seen: &mut Seen) -> Option<Reading> {
+/// One of the choices of a chunk failed.
+#[derive(Debug)]
+pub(super) struct ChoiceFailed {
+    /// What the chunk says about usage all the same.
+    pub(super) usage: UsageMember,
+}
+
+/// Reads a chunk of a stream.
+pub(super) fn chunk(chunk: &Object<'_>, seen: &mut Seen) -> Result<Reading, ChoiceFailed> {
     seen.name_model(chunk);
     seen.name_tier(chunk);
     let mut output = Output::default();
     for choice in chunk.elements("choices") {
         output.add_choice(choice);
     }
-    if output.failed {
-        return None;
-    }
     if let Some(ending) = output.ending {
         seen.end(ending);
     }
     let usage = take_usage(chunk, seen);
-    if output.is_annotated && is_search_model(seen) {
-        seen.inferred_search();
+    if output.ending == Some(Ending::Error) {
+        return Err(ChoiceFailed { usage });
     }
-    Some((output.kind(seen), usage))
+    if output.is_annotated && is_search_model(seen) {
+        seen.infer_search();
+    }
+    Ok((output.kind(seen), usage))
 }
 
-/// Reads the document of an answer that is not streamed. `None` when one of its choices failed.
-pub(super) fn answer(answer: &Object<'_>, seen: &mut Seen) -> Option<Reading> {
+/// Reads the document of an answer that is not streamed.
+pub(super) fn answer(answer: &Object<'_>, seen: &mut Seen) -> Result<Reading, ChoiceFailed> {
     let (kind, usage) = chunk(answer, seen)?;
     // The document is whole, whatever its choices say.
     seen.end(Ending::Complete);
     seen.usage_is_final = seen.usage.is_some();
     match kind {
-        EventKind::Prelude => Some((EventKind::Terminal, usage)),
-        kind => Some((kind, usage)),
+        EventKind::Prelude => Ok((EventKind::Terminal, usage)),
+        kind => Ok((kind, usage)),
     }
 }
 
@@ -73,7 +81,6 @@ struct Output {
     some: bool,
     bytes: u64,
     ending: Option<Ending>,
-    failed: bool,
     is_annotated: bool,
 }
 
@@ -81,7 +88,7 @@ impl Output {
     fn add_choice(&mut self, choice: Value<'_>) {
         let Some(choice) = choice.object() else { return };
         if choice.get("error").is_some() {
-            self.failed = true;
+            self.end(Ending::Error);
         }
         if let Some(text) = choice.get("text") {
             self.add_text(text);
@@ -91,7 +98,7 @@ impl Output {
             self.add_delta(&delta);
         }
         match choice.string("finish_reason").as_deref() {
-            Some("error") => self.failed = true,
+            Some("error") => self.end(Ending::Error),
             Some(reason) => self.end(if is_incomplete(reason) {
                 Ending::Incomplete
             } else {
@@ -128,10 +135,9 @@ impl Output {
         self.some |= bytes > 0;
     }
 
+    /// The worst end of all choices is the chunk's.
     fn end(&mut self, ending: Ending) {
-        if self.ending != Some(Ending::Incomplete) {
-            self.ending = Some(ending);
-        }
+        self.ending = Some(self.ending.map_or(ending, |other| other.worse(ending)));
     }
 
     fn kind(&self, seen: &mut Seen) -> EventKind {
@@ -195,7 +201,7 @@ pub(super) fn take_usage(chunk: &Object<'_>, seen: &mut Seen) -> UsageMember {
         .and_then(|usage| counts(&usage))
         .or_else(|| timings(&chunk.object("timings")?));
     if let Some(counts) = counts {
-        seen.usage(counts);
+        seen.tell_usage(counts);
         // The extra chunk comes last even where no finish reason is ever told.
         seen.usage_is_final |= member == UsageMember::Alone;
     }
