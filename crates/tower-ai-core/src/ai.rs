@@ -105,7 +105,7 @@ impl AiCall {
 
 /// What went wrong at a provider, told by its body first and its status second.
 ///
-/// Source: the error bodies of 15 providers; the table of classes is in `ARCHITECTURE.md`.
+/// Source: the error bodies of 15 providers; what each class leads to stands in `ARCHITECTURE.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorClass {
