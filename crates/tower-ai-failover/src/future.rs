@@ -1,13 +1,29 @@
-//! One dispatch.
+//! One call: its states, and what moves it from one to the next.
+//!
+//! ```text
+//! Admit ─▶ Idle ─▶ Ready ─▶ Call ─▶ Held ─▶ the answer
+//!           ▲ │      │       │  └─▶ Rejected
+//!           │ └▶ Wait│       │        │
+//!           └────────┴───────┴────────┴──── the next candidate, or exhausted
+//! ```
+//!
+//! `poll_event` waits for what the state waits for: first for the thing itself, second for its limit, so that what is there
+//! beats a late timer. `on` makes the step. A state is left, and what it holds is dropped, before the next attempt starts:
+//! no two attempts are ever alive.
 
 use crate::{
     FailoverBody,
+    admit::admit,
+    answer::{Answer, Verdict},
+    classify::{self, Failure, Head},
+    dispatch::Dispatch,
     layer::Settings,
-    prepare::{is_grpc, prepare},
-    routes::Candidates,
+    prepare::{is_grpc, prepare, strip_hop_headers},
+    select::Next,
+    share::Time,
 };
-use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response, StatusCode, header::CONTENT_LENGTH, request, response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use std::{
@@ -18,41 +34,89 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower_ai_core::{
-    AiCall, Attempt, BoxError, Buffered, Buffering, Call, Deadline, LayerKind, Refusable, Refusal,
-    RefusalFormat, RefusalKind, RefusedBy, Scope, ServedBy,
+    BoxError, Buffered, Buffering, Call, Deadline, LayerKind, Reason, Refusable, Refusal, RefusalFormat,
+    RefusalKind, RefusedBy,
 };
-use tower_ai_wire::{operation, read_request};
 use tower_service::Service;
 
+/// The most that is read of the body of an answer that is failed over: it may tell how long to wait.
+const REJECTION_BYTES: usize = 64 * 1024;
+/// The longest that it is waited for.
+const REJECTION_LIMIT: Duration = Duration::from_secs(1);
+
 pin_project! {
-    /// The answer to one call.
+    /// The answer to one call, from the first candidate that gives one.
+    ///
+    /// Dropping it drops the attempt that is under way, which cancels the request at the upstream.
+    #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, B, RB>
     where
         S: Service<Request<Buffered<B>>, Response = Response<RB>>,
     {
+        // Dropped before the dispatch: an attempt ends first and is booked then.
         #[pin]
-        state: State<S, S::Future, B>,
+        state: State<S, S::Future, B, RB>,
+        dispatch: Option<Dispatch>,
+        #[pin]
+        timer: Sleep,
         inner: S,
-        parts: Parts,
-        call: Call,
-        format: RefusalFormat,
+        original: request::Parts,
+        // The caller's body: whole, and sent to each candidate; or not, and gone with the first.
         body: Option<Buffered<B>>,
-        candidates: Option<Candidates>,
-        next: usize,
+        format: RefusalFormat,
+        call: Call,
+        time: Time,
         settings: Arc<Settings>,
     }
 }
 
 pin_project! {
     #[project = StateProj]
-    enum State<S, F, B> {
-        Admit { buffering: Buffering<B> },
+    #[project_replace = StateOwned]
+    enum State<S, F, B, RB> {
+        /// The request's body is read, so that it can be sent more than once.
+        Admit { buffering: Option<Buffering<B>> },
+        /// Nothing is under way.
+        Idle { next: Next },
+        /// A candidate that failed is tried again at this time.
+        Wait { candidate: usize, until: Instant },
+        /// The inner service gets ready.
         Ready { service: S },
+        /// The request is sent.
         Call { #[pin] future: F },
+        /// The head says no; the body may say more.
+        Rejected { head: response::Parts, body: Pin<Box<RB>>, read: BytesMut, until: Instant },
+        /// The head says yes; the answer is held back until it has begun.
+        Held { held: Held<RB> },
+        /// The answer is given.
+        Done,
     }
 }
+
+struct Held<RB> {
+    head: response::Parts,
+    body: Pin<Box<RB>>,
+    answer: Answer,
+}
+
+/// What a state waited for.
+enum Event<B, RB> {
+    Admitted(Buffered<B>),
+    BrokenBody,
+    SlowBody,
+    Next(Next),
+    Ready,
+    Response(Response<RB>),
+    /// A held answer has begun; all of it is there if `is_whole`.
+    Begun {
+        is_whole: bool,
+    },
+    Failed(Failure),
+}
+
+type Answered<RB> = Response<Refusable<FailoverBody<RB>>>;
 
 impl<S, B, RB> ResponseFuture<S, B, RB>
 where
@@ -60,27 +124,28 @@ where
     B: Body<Data = Bytes> + Unpin,
 {
     pub(crate) fn new(inner: S, request: Request<B>, settings: Arc<Settings>) -> Self {
-        let (mut parts, body) = request.into_parts();
-        let call = Call::of(&mut parts.extensions);
+        let (mut original, body) = request.into_parts();
+        let call = Call::of(&mut original.extensions);
         call.enter(LayerKind::Failover);
-        let deadline = Instant::now() + settings.deadline;
-        call.deadline_or(|| Deadline(deadline.into_std()));
-        let limit = if is_grpc(&parts.headers) {
-            0
+        let now = Instant::now();
+        let Deadline(end) = call.deadline_or(|| Deadline((now + settings.deadline).into_std()));
+        let time = Time::new(now, Instant::from_std(end), settings.waiting);
+        // The body of a gRPC call may be half of a conversation: it is not waited for.
+        let (buffering, body) = if is_grpc(&original.headers) {
+            (None, Some(Buffered::unread(body)))
         } else {
-            settings.replay_limit
+            (Some(Buffering::new(body, settings.replay_limit)), None)
         };
         Self {
-            state: State::Admit {
-                buffering: Buffering::new(body, limit),
-            },
+            state: State::Admit { buffering },
+            dispatch: None,
+            timer: sleep_until(time.end),
             inner,
-            format: RefusalFormat::of(&parts),
-            parts,
+            format: RefusalFormat::of(&original),
+            original,
+            body,
             call,
-            body: None,
-            candidates: None,
-            next: 0,
+            time,
             settings,
         }
     }
@@ -94,117 +159,307 @@ where
     RB: Body<Data = Bytes>,
     RB::Error: Into<BoxError>,
 {
-    type Output = Result<Response<Refusable<FailoverBody<RB>>>, Infallible>;
+    type Output = Result<Answered<RB>, Infallible>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let refuse = |refusal: Refusal, format| Poll::Ready(Ok(refusal.into_response(format)));
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            match this.state.as_mut().project() {
-                StateProj::Admit { buffering } => {
-                    let Ok(body) = ready!(buffering.poll(cx)) else {
-                        let message = "the request's body could not be read";
-                        let refusal = Refusal::new(
-                            LayerKind::Failover,
-                            RefusalKind::InvalidRequest,
-                            "invalid_request",
-                            message,
-                        );
-                        return refuse(refusal, *this.format);
-                    };
-                    let operation = operation(&this.parts.method, this.parts.uri.path());
-                    if let (None, Some(operation), Some(bytes)) = (this.call.ai(), operation, body.bytes())
-                        && let Ok(read) = read_request(operation, bytes)
-                    {
-                        this.call.set_ai(
-                            AiCall::new(operation, read.model)
-                                .stream(read.stream)
-                                .usage_asked(read.usage_asked),
-                        );
-                    }
-                    let candidates = match this.call.ai() {
-                        Some(ai) => this.settings.table.for_model(Some(&ai.model), ai.dialect()),
-                        None => this.settings.table.for_any(this.format.dialect()),
-                    };
-                    let Some(candidates) = candidates else {
-                        let message = "no upstream serves this model";
-                        let refusal = Refusal::new(
-                            LayerKind::Failover,
-                            RefusalKind::NotFound,
-                            "model_not_found",
-                            message,
-                        );
-                        return refuse(refusal, *this.format);
-                    };
-                    *this.candidates = Some(candidates);
-                    *this.body = Some(body);
-                    this.state.set(State::Ready {
-                        service: this.inner.clone(),
-                    });
-                }
-                StateProj::Ready { service } => {
-                    let _ = ready!(service.poll_ready(cx));
-                    let candidate = this.candidates.as_ref().and_then(|all| all.get(*this.next));
-                    let (Some(candidate), Some(body)) = (candidate, this.body.take()) else {
-                        let message = "all upstreams exhausted";
-                        let refusal = Refusal::new(
-                            LayerKind::Failover,
-                            RefusalKind::Unavailable,
-                            "all_upstreams_exhausted",
-                            message,
-                        )
-                        .retry_after(Duration::from_secs(1));
-                        return refuse(refusal, *this.format);
-                    };
-                    *this.next += 1;
-                    let body = match body.bytes().cloned() {
-                        Some(bytes) => {
-                            *this.body = Some(Buffered::whole(bytes.clone()));
-                            Buffered::whole(bytes)
-                        }
-                        None => body,
-                    };
-                    let ai = this.call.ai().map(|ai| ai.operation);
-                    let Ok(mut request) = prepare(candidate, this.parts, ai, body) else {
-                        continue;
-                    };
-                    let mut attempt =
-                        Attempt::new(*this.next as u32, candidate.id.clone(), Duration::from_secs(150));
-                    attempt.region = candidate.region.clone();
-                    attempt.first_byte = candidate.first_byte;
-                    attempt.provider = candidate.provider.clone();
-                    attempt.priced_as = candidate.priced_as.clone();
-                    request.extensions_mut().insert(attempt);
-                    this.call.meter().sent(*this.next as u32);
-                    let future = service.call(request);
-                    this.state.set(State::Call { future });
-                }
-                StateProj::Call { future } => {
-                    if let Ok(mut response) = ready!(future.poll(cx)) {
-                        let refused = response.extensions().get::<RefusedBy>().map(|by| by.scope);
-                        let status = response.status();
-                        let failed = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
-                        if refused == Some(Scope::Caller) || refused.is_none() && !failed {
-                            let candidate =
-                                &this.candidates.as_ref().expect("a call has candidates")[*this.next - 1];
-                            this.call.meter().served(*this.next as u32);
-                            response.extensions_mut().insert(ServedBy {
-                                candidate: candidate.id.clone(),
-                                region: candidate.region.clone(),
-                                attempt: *this.next as u32,
-                            });
-                            return Poll::Ready(Ok(
-                                response.map(|body| Refusable::inner(FailoverBody::new(body)))
-                            ));
-                        }
-                    }
-                    this.state.set(State::Ready {
-                        service: this.inner.clone(),
-                    });
-                }
+            let event = ready!(self.as_mut().poll_event(cx));
+            if let Some(answer) = self.as_mut().on(event) {
+                return Poll::Ready(Ok(answer));
             }
         }
     }
+}
+
+impl<S, B, RB> ResponseFuture<S, B, RB>
+where
+    S: Service<Request<Buffered<B>>, Response = Response<RB>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Unpin,
+    RB: Body<Data = Bytes>,
+    RB::Error: Into<BoxError>,
+{
+    /// Waits for what the state waits for.
+    fn poll_event(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Event<B, RB>> {
+        let this = self.project();
+        let (timer, dispatch) = (this.timer, &*this.dispatch);
+        Poll::Ready(match this.state.project() {
+            StateProj::Admit { buffering: None } => Event::Admitted(this.body.take().expect(UNREAD)),
+            StateProj::Admit {
+                buffering: Some(buffering),
+            } => match buffering.poll(cx) {
+                Poll::Ready(Ok(body)) => Event::Admitted(body),
+                Poll::Ready(Err(_)) => Event::BrokenBody,
+                Poll::Pending => {
+                    ready!(poll_until(timer, this.time.end, cx));
+                    Event::SlowBody
+                }
+            },
+            StateProj::Idle { next } => Event::Next(*next),
+            StateProj::Wait { candidate, until } => {
+                ready!(poll_until(timer, *until, cx));
+                Event::Next(Next::Try(*candidate))
+            }
+            StateProj::Ready { service } => match service.poll_ready(cx) {
+                Poll::Ready(Ok(())) => Event::Ready,
+                Poll::Ready(Err(_)) => Event::Failed(classify::failure(Reason::NotReady)),
+                Poll::Pending => {
+                    ready!(poll_until(timer, admitted(dispatch).ready_by(), cx));
+                    Event::Failed(classify::failure(Reason::NotReady))
+                }
+            },
+            StateProj::Call { future } => match future.poll(cx) {
+                Poll::Ready(Ok(response)) => Event::Response(response),
+                Poll::Ready(Err(error)) => failed(classify::fault(&error.into())),
+                Poll::Pending => {
+                    ready!(poll_until(timer, admitted(dispatch).start_by(), cx));
+                    failed(admitted(dispatch).too_late())
+                }
+            },
+            StateProj::Rejected {
+                head,
+                body,
+                read,
+                until,
+            } => {
+                while read.len() < REJECTION_BYTES {
+                    match body.as_mut().poll_frame(cx) {
+                        Poll::Ready(Some(Ok(frame))) => {
+                            read.extend_from_slice(frame.data_ref().map_or(&b""[..], |data| data))
+                        }
+                        Poll::Ready(None | Some(Err(_))) => break,
+                        Poll::Pending => {
+                            ready!(poll_until(timer, *until, cx));
+                            break;
+                        }
+                    }
+                }
+                let error = tower_ai_wire::classify(head.status, &head.headers, read);
+                Event::Failed(classify::rejection(head.status, &error))
+            }
+            StateProj::Held { held } => loop {
+                match held.body.as_mut().poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) => {
+                        let is_whole = frame.is_trailers();
+                        match held.answer.hold(frame) {
+                            Verdict::Fail(failure) => break Event::Failed(failure),
+                            Verdict::Hold if !this.settings.commit_at_first_byte => {}
+                            Verdict::Hold | Verdict::Commit => break Event::Begun { is_whole },
+                        }
+                    }
+                    Poll::Ready(None) => match held.answer.hold_end() {
+                        Verdict::Fail(failure) => break Event::Failed(failure),
+                        Verdict::Hold | Verdict::Commit => break Event::Begun { is_whole: true },
+                    },
+                    Poll::Ready(Some(Err(error))) => break failed(classify::fault(&error.into())),
+                    Poll::Pending => {
+                        ready!(poll_until(timer, admitted(dispatch).start_by(), cx));
+                        if held.answer.is_under_way() {
+                            break Event::Begun { is_whole: false };
+                        }
+                        break failed(admitted(dispatch).too_late());
+                    }
+                }
+            },
+            StateProj::Done => panic!("a response future is not polled after it was ready"),
+        })
+    }
+
+    /// Makes the step that an event asks for. With an answer, the call is over.
+    fn on(mut self: Pin<&mut Self>, event: Event<B, RB>) -> Option<Answered<RB>> {
+        let now = Instant::now();
+        match event {
+            Event::Admitted(body) => return self.admitted(body, now),
+            Event::BrokenBody => {
+                let message = "the request's body broke off";
+                let kind = RefusalKind::InvalidRequest;
+                return Some(self.refuse(Refusal::new(
+                    LayerKind::Failover,
+                    kind,
+                    "invalid_request",
+                    message,
+                )));
+            }
+            Event::SlowBody => {
+                let message = "the request's body took too long to arrive";
+                let refusal = Refusal::new(
+                    LayerKind::Failover,
+                    RefusalKind::Timeout,
+                    "request_timeout",
+                    message,
+                );
+                return Some(self.refuse(refusal.status(StatusCode::REQUEST_TIMEOUT)));
+            }
+            Event::Next(Next::Try(candidate)) => {
+                let mut this = self.project();
+                running(this.dispatch).start(candidate, now);
+                let service = this.inner.clone();
+                this.state.set(State::Ready { service });
+            }
+            Event::Next(Next::Wait(candidate, wait)) => {
+                let until = now + wait;
+                self.project().state.set(State::Wait { candidate, until });
+            }
+            Event::Next(Next::Nobody) => return Some(self.exhausted(now)),
+            Event::Ready => self.send(now),
+            Event::Response(response) => return self.head(response, now),
+            Event::Begun { is_whole } => {
+                if let StateOwned::Held { held } = self.as_mut().project().state.project_replace(State::Done)
+                {
+                    let body = (!is_whole).then_some(held.body);
+                    return Some(self.commit(held.head, body, held.answer, now));
+                }
+            }
+            Event::Failed(failure) => self.fail(&failure, now),
+        }
+        None
+    }
+
+    fn admitted(mut self: Pin<&mut Self>, body: Buffered<B>, now: Instant) -> Option<Answered<RB>> {
+        let mut this = self.as_mut().project();
+        match admit(
+            &this.settings.table,
+            this.call,
+            this.original,
+            *this.format,
+            body.bytes(),
+        ) {
+            Err(refusal) => Some(self.refuse(refusal)),
+            Ok((candidates, operation)) => {
+                let settings = this.settings.clone();
+                let mut dispatch =
+                    Dispatch::new(settings, this.call.clone(), candidates, operation, *this.time);
+                let next = dispatch.next(now);
+                *this.dispatch = Some(dispatch);
+                *this.body = Some(body);
+                this.state.set(State::Idle { next });
+                None
+            }
+        }
+    }
+
+    /// Hands the attempt to the inner service, which is ready.
+    fn send(mut self: Pin<&mut Self>, now: Instant) {
+        let mut this = self.as_mut().project();
+        let dispatch = running(this.dispatch);
+        let again = this.body.as_ref().and_then(Buffered::again);
+        let body = again.or_else(|| this.body.take()).expect(UNREAD);
+        let Ok(mut request) = prepare(dispatch.candidate(), this.original, dispatch.operation(), body) else {
+            return self.fail(&classify::failure(Reason::Unprepared), now);
+        };
+        request.extensions_mut().insert(dispatch.attempt().clone());
+        dispatch.sent();
+        if let StateProj::Ready { service } = this.state.as_mut().project() {
+            let future = service.call(request);
+            this.state.set(State::Call { future });
+        }
+    }
+
+    fn head(mut self: Pin<&mut Self>, response: Response<RB>, now: Instant) -> Option<Answered<RB>> {
+        let (head, body) = response.into_parts();
+        let mut this = self.as_mut().project();
+        let dispatch = running(this.dispatch);
+        match classify::head(&head) {
+            Head::Refused(failure) => self.fail(&failure, now),
+            Head::Rejected => {
+                let (body, read) = (Box::pin(body), BytesMut::new());
+                let until = dispatch.start_by().min(now + REJECTION_LIMIT);
+                this.state.set(State::Rejected {
+                    head,
+                    body,
+                    read,
+                    until,
+                });
+            }
+            // What cannot be sent again is not held back either: nothing would be gained.
+            Head::Success if this.body.is_some() => {
+                let answer = Answer::new(&head, dispatch.operation());
+                let body = Box::pin(body);
+                this.state.set(State::Held {
+                    held: Held { head, body, answer },
+                });
+            }
+            Head::Success => {
+                let answer = Answer::new(&head, dispatch.operation());
+                return Some(self.commit(head, Some(Box::pin(body)), answer, now));
+            }
+            Head::Pass => return Some(self.commit(head, Some(Box::pin(body)), Answer::passing(), now)),
+        }
+        None
+    }
+
+    /// Drops the attempt, then books it and decides what is next.
+    fn fail(self: Pin<&mut Self>, failure: &Failure, now: Instant) {
+        let mut this = self.project();
+        this.state.set(State::Idle { next: Next::Nobody });
+        let next = running(this.dispatch).failed(failure, this.body.is_some(), now);
+        this.state.set(State::Idle { next });
+    }
+
+    /// Gives the caller the answer of the attempt that is under way, and drops what was kept for another.
+    fn commit(
+        self: Pin<&mut Self>,
+        mut head: response::Parts,
+        body: Option<Pin<Box<RB>>>,
+        answer: Answer,
+        now: Instant,
+    ) -> Answered<RB> {
+        let mut this = self.project();
+        this.state.set(State::Done);
+        *this.body = None;
+        let dispatch = running(this.dispatch);
+        let candidate = dispatch.attempt().candidate.clone();
+        if head.extensions.get::<RefusedBy>().is_some() {
+            dispatch.refused(head.status, now);
+        } else {
+            head.extensions.insert(dispatch.served(head.status, now));
+        }
+        head.extensions.insert(dispatch.trace());
+        strip_hop_headers(&mut head.headers);
+        if !answer.keeps_length() {
+            head.headers.remove(CONTENT_LENGTH);
+        }
+        let deadline = this.settings.deadline_ends_streams.then_some(this.time.end);
+        let body = FailoverBody::new(body, answer, deadline, candidate);
+        Response::from_parts(head, Refusable::inner(body))
+    }
+
+    fn exhausted(mut self: Pin<&mut Self>, now: Instant) -> Answered<RB> {
+        let this = self.as_mut().project();
+        let dispatch = running(this.dispatch);
+        let (refusal, trace) = (dispatch.exhausted(now), dispatch.trace());
+        let mut answer = self.refuse(refusal);
+        answer.extensions_mut().insert(trace);
+        answer
+    }
+
+    fn refuse(self: Pin<&mut Self>, refusal: Refusal) -> Answered<RB> {
+        let mut this = self.project();
+        this.state.set(State::Done);
+        *this.body = None;
+        refusal.into_response(*this.format)
+    }
+}
+
+const UNREAD: &str = "a body that is not whole is sent once";
+
+fn failed<B, RB>(reason: Reason) -> Event<B, RB> {
+    Event::Failed(classify::failure(reason))
+}
+
+fn running(dispatch: &mut Option<Dispatch>) -> &mut Dispatch {
+    dispatch.as_mut().expect("the call was admitted")
+}
+
+fn admitted(dispatch: &Option<Dispatch>) -> &Dispatch {
+    dispatch.as_ref().expect("the call was admitted")
+}
+
+fn poll_until(mut timer: Pin<&mut Sleep>, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    if timer.deadline() != at {
+        timer.as_mut().reset(at);
+    }
+    timer.poll(cx)
 }
 
 impl<S, B, RB> fmt::Debug for ResponseFuture<S, B, RB>
@@ -213,7 +468,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture")
-            .field("attempt", &self.next)
+            .field("dispatch", &self.dispatch)
             .finish_non_exhaustive()
     }
 }

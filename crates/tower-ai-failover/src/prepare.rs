@@ -83,6 +83,16 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
 }
 
+/// Takes out of an answer what is for one hop only: the next one may speak HTTP/2, where these are illegal.
+pub(crate) fn strip_hop_headers(headers: &mut HeaderMap) {
+    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+    for name in ["keep-alive", "proxy-connection"] {
+        headers.remove(name);
+    }
+}
+
 fn target(candidate: &Candidate, original: &Uri, operation: Option<Operation>) -> Result<Uri, Unprepared> {
     let path = own_path(candidate.dialect, original.path(), operation);
     let path_and_query = match original.query() {
