@@ -1,5 +1,7 @@
 //! Requests are read within limits, estimated, priced, or refused before they cost anything.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use std::time::Duration;

@@ -26,8 +26,8 @@ pin_project! {
     enum State<S, B, F> {
         Refused { rejection: Option<Rejection>, format: RefusalFormat },
         Reading { #[pin] reading: Reading<B>, next: Option<Next<S>> },
-        // The memory is held until the head is there: until then the request may be sent again.
-        Calling { #[pin] future: F, hold: Option<Hold> },
+        // The memory is held until the head is there: until then the request may be sent again. Inner before guard.
+        Calling { #[pin] future: F, _hold: Option<Hold> },
     }
 }
 
@@ -42,7 +42,7 @@ struct Next<S> {
 
 impl<S, B, F> EstimateFuture<S, B, F> {
     pub(super) fn calling(future: F) -> Self {
-        let state = State::Calling { future, hold: None };
+        let state = State::Calling { future, _hold: None };
         Self { state }
     }
 
@@ -111,7 +111,7 @@ where
                         Ok((future, Some(read.hold)))
                     });
                     state.set(match called {
-                        Ok((future, hold)) => State::Calling { future, hold },
+                        Ok((future, hold)) => State::Calling { future, _hold: hold },
                         Err(rejection) => State::Refused {
                             rejection: Some(rejection),
                             format,
@@ -124,9 +124,8 @@ where
                     observe::refused(refusal.refused_by());
                     return Poll::Ready(Ok(refusal.into_response(*format)));
                 }
-                StateProj::Calling { future, hold } => {
+                StateProj::Calling { future, .. } => {
                     let response = ready!(future.poll(cx));
-                    *hold = None;
                     return Poll::Ready(response.map(|response| response.map(Refusable::inner)));
                 }
             }

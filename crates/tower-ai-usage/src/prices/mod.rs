@@ -3,10 +3,12 @@
 mod book;
 mod genai;
 mod price;
+mod tariff;
 
 pub use book::{PriceBook, PriceQuery};
 pub use genai::{GenaiBook, InvalidPrices};
 pub use price::Price;
+pub(crate) use tariff::PricedAs;
 
 use arc_swap::ArcSwap;
 use std::{collections::HashMap, fmt, sync::Arc, time::SystemTime};
