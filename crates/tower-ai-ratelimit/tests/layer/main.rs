@@ -1,0 +1,6 @@
+//! The layer as its users see it.
+#![allow(clippy::unwrap_used)] // a test fails so
+
+mod answers;
+mod bursts;
+mod support;
