@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use std::time::Duration;
@@ -9,9 +10,9 @@ use testkit::{Answer, Contract, ProbeService, ScriptedBody};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use tower_ai_core::{
-    Call, Estimate, EstimateMode, LayerKind, NanoUsd, Refusable, RefusalFormat, RefusedBy, usd,
+    Buffered, Call, Estimate, EstimateMode, LayerKind, NanoUsd, Refusable, RefusalFormat, RefusedBy, usd,
 };
-use tower_ai_usage::{EstimateLayer, Price, Prices, Unpriced};
+use tower_ai_usage::{EstimateLayer, Price, Prices, Unpriced, UsageLayer};
 
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
@@ -220,6 +221,22 @@ async fn a_model_without_a_price_passes_without_a_cost_or_is_refused_by_choice()
             .status(),
         200
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_in_one_frame_is_read_by_both_layers_and_never_copied() {
+    let body = Bytes::from(r#"{"model":"m","messages":[]}"#);
+    let sent = body.as_ptr();
+    let upstream = tower::service_fn(
+        move |request: Request<Buffered<Buffered<ScriptedBody>>>| async move {
+            let frame = request.into_body().frame().await.unwrap().unwrap();
+            assert_eq!(frame.data_ref().unwrap().as_ptr(), sent);
+            Ok::<_, std::convert::Infallible>(Response::new(ScriptedBody::new()))
+        },
+    );
+    let service = layer().layer(UsageLayer::new(&prices()).layer(upstream));
+    let request = Request::post(CHAT).body(ScriptedBody::of([body])).unwrap();
+    service.oneshot(request).await.unwrap();
 }
 
 // === what cannot be understood costs nothing ===
