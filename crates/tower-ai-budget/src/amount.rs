@@ -1,0 +1,81 @@
+//! Amounts with their unit.
+
+use std::fmt;
+use tower_ai_core::NanoUsd;
+
+/// What an account is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// 10⁻⁹ US dollars.
+    NanoUsd,
+    /// Calls.
+    Requests,
+    /// Tokens, input and output together.
+    Tokens,
+}
+
+/// An integer of some unit. A ledger never adds amounts of different units.
+///
+/// ```
+/// use tower_ai_budget::{Amount, Unit};
+/// use tower_ai_core::usd;
+///
+/// assert_eq!(Amount::usd(usd!(0.80)).to_string(), "0.80 USD");
+/// assert_eq!(Amount::new(3, Unit::Requests).to_string(), "3 requests");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Amount {
+    value: i64,
+    unit: Unit,
+}
+
+impl Amount {
+    /// `value` of `unit`.
+    pub const fn new(value: i64, unit: Unit) -> Self {
+        Self { value, unit }
+    }
+
+    /// An amount of money.
+    pub const fn usd(amount: NanoUsd) -> Self {
+        Self::new(amount.nanos(), Unit::NanoUsd)
+    }
+
+    /// How many of the unit.
+    pub const fn value(self) -> i64 {
+        self.value
+    }
+
+    /// Of what.
+    pub const fn unit(self) -> Unit {
+        self.unit
+    }
+
+    /// The money, if it is an amount of money.
+    pub const fn as_usd(self) -> Option<NanoUsd> {
+        match self.unit {
+            Unit::NanoUsd => Some(NanoUsd::from_nanos(self.value)),
+            Unit::Requests | Unit::Tokens => None,
+        }
+    }
+
+    /// The money in an answer of the ledger: the layer asks in dollars, so it is answered in dollars.
+    pub(crate) fn dollars(self) -> NanoUsd {
+        debug_assert_eq!(
+            self.unit,
+            Unit::NanoUsd,
+            "the ledger answers in the unit it was asked in"
+        );
+        NanoUsd::from_nanos(self.value)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            Unit::NanoUsd => write!(f, "{} USD", NanoUsd::from_nanos(self.value)),
+            Unit::Requests => write!(f, "{} requests", self.value),
+            Unit::Tokens => write!(f, "{} tokens", self.value),
+        }
+    }
+}
