@@ -1,12 +1,13 @@
 //! Who is calling: a key in the request, looked up among those of the configuration.
 
+use crate::config::Config;
 use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use std::{
     collections::{HashMap, hash_map::RandomState},
     fmt,
     hash::BuildHasher,
 };
-use tower_ai_core::{Caller, LayerKind, Refusal, RefusalKind};
+use tower_ai_core::{Caller, ConfigError, LayerKind, Refusal, RefusalKind};
 
 /// The keys that are let in, and who they belong to.
 ///
@@ -19,6 +20,23 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// Those of the configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the path of a key that is there twice, has no text, or belongs to nobody.
+    pub fn of(config: &Config) -> Result<Self, ConfigError> {
+        let mut keys = Self::default();
+        for (at, key) in config.keys.iter().enumerate() {
+            let path = format!("keys[{at}]");
+            let caller = key.caller().map_err(|error| error.within(&path))?;
+            let secret = key.secret().map_err(|error| error.within(&path))?;
+            if !keys.insert(&secret, caller) {
+                return Err(ConfigError::new(path, "the key is there twice"));
+            }
+        }
+        Ok(keys)
+    }
+
     /// Lets `key` in as `caller`. False if the key is there already.
     pub fn insert(&mut self, key: &str, caller: Caller) -> bool {
         self.callers.insert(self.digest(key), caller).is_none()

@@ -4,4 +4,7 @@
 pub mod auth;
 pub mod config;
 pub mod demo;
+pub mod routes;
 pub mod server;
+pub mod stack;
+pub mod terminal;
