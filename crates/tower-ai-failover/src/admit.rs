@@ -9,7 +9,10 @@ use http::request::Parts;
 use tower_ai_core::{AiCall, Call, Dialect, LayerKind, Operation, Refusal, RefusalFormat, RefusalKind};
 use tower_ai_wire::{RequestError, operation, read_request};
 
-/// The candidates of a call, and the operation if it is a known AI call.
+/// Where a call may go, and which operation it is if it is a known AI call.
+pub(crate) type Admitted = (Candidates, Option<Operation>);
+
+/// Tells where a call may go.
 ///
 /// What Estimate has read counts. Without it in the stack the body is read here, if it was read whole: `body`.
 pub(crate) fn admit(
@@ -18,7 +21,7 @@ pub(crate) fn admit(
     parts: &Parts,
     format: RefusalFormat,
     body: Option<&Bytes>,
-) -> Result<(Candidates, Option<Operation>), Refusal> {
+) -> Result<Admitted, Box<Refusal>> {
     if !is_confined(parts.uri.path()) {
         let message = "the path has a segment of dots";
         return Err(refusal(
@@ -58,16 +61,16 @@ pub(crate) fn admit(
     }
 }
 
-fn refusal(kind: RefusalKind, code: &'static str, message: String) -> Refusal {
-    Refusal::new(LayerKind::Failover, kind, code, message)
+fn refusal(kind: RefusalKind, code: &'static str, message: String) -> Box<Refusal> {
+    Box::new(Refusal::new(LayerKind::Failover, kind, code, message))
 }
 
-fn no_route() -> Refusal {
+fn no_route() -> Box<Refusal> {
     let message = "there is no upstream for calls of this kind";
     refusal(RefusalKind::NotFound, "model_not_found", message.to_owned())
 }
 
-fn no_model(table: &Table, model: Option<&str>, dialect: Dialect) -> Refusal {
+fn no_model(table: &Table, model: Option<&str>, dialect: Dialect) -> Box<Refusal> {
     let message = match model {
         Some(model) if table.has_model(model) => {
             format!(
@@ -80,12 +83,12 @@ fn no_model(table: &Table, model: Option<&str>, dialect: Dialect) -> Refusal {
     refusal(RefusalKind::NotFound, "model_not_found", message)
 }
 
-fn too_large() -> Refusal {
+fn too_large() -> Box<Refusal> {
     let message = "the body is too large to tell which model it asks for";
     refusal(RefusalKind::TooLarge, "body_too_large", message.to_owned())
 }
 
-fn invalid(error: &RequestError) -> Refusal {
+fn invalid(error: &RequestError) -> Box<Refusal> {
     let code = match error {
         RequestError::InvalidJson { .. } => "invalid_json",
         _ => "invalid_request",
@@ -111,11 +114,7 @@ mod tests {
             .unwrap()
     }
 
-    fn asked(
-        table: &Table,
-        path: &str,
-        body: &str,
-    ) -> (Call, Result<(Candidates, Option<Operation>), Refusal>) {
+    fn asked(table: &Table, path: &str, body: &str) -> (Call, Result<Admitted, Box<Refusal>>) {
         let (parts, ()) = Request::post(path).body(()).unwrap().into_parts();
         let call = Call::default();
         let body = Bytes::copy_from_slice(body.as_bytes());

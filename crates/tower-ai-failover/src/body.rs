@@ -1,6 +1,11 @@
 //! The body of the attempt that serves the call.
 
-use crate::{answer::Answer, classify, events::StreamEnd, observe};
+use crate::{
+    answer::Answer,
+    classify,
+    events::{Events, StreamEnd},
+    observe,
+};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -9,52 +14,147 @@ use std::{
     fmt,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_ai_core::{BoxError, Reason};
 use tower_ai_wire::error_event;
 
+/// The body of the attempt that serves the call: what was held back, then each frame as it comes.
+///
+/// Of an event stream only whole events are passed on. One that breaks off ends with an error event in the caller's
+/// dialect and then cleanly, never with a terminal marker; one that is complete ends as it does. The body of anything
+/// else breaks off as the upstream's does. Once the answer is over, the upstream's body is dropped at once.
+pub struct FailoverBody<B> {
+    // Dropped first: it cancels the upstream.
+    source: Option<Pin<Box<Source<B>>>>,
+    answer: Answer,
+    error: Option<BoxError>,
+    candidate: Arc<str>,
+}
+
 pin_project! {
-    /// The body of the attempt that serves the call: what was held back, then each frame as it comes.
-    ///
-    /// Of an event stream only whole events are passed on. One that breaks off ends with an error event in the caller's
-    /// dialect and then cleanly, never with a terminal marker; one that is complete ends as it does. The body of anything
-    /// else breaks off as the upstream's does. Once the answer is over, the upstream's body is dropped at once.
-    pub struct FailoverBody<B> {
-        // Dropped first: it cancels the upstream.
-        inner: Option<Pin<Box<B>>>,
-        answer: Answer,
-        error: Option<BoxError>,
+    /// The upstream's body, and the deadline that ends it. One box holds both, so that a `FailoverBody` is `Unpin`.
+    pub(crate) struct Source<B> {
+        #[pin]
+        body: B,
         #[pin]
         deadline: Option<Sleep>,
         is_armed: bool,
-        candidate: Arc<str>,
     }
 }
 
-impl<B> FailoverBody<B> {
-    /// `inner` is `None` when all of it is in the answer.
-    pub(crate) fn new(
-        inner: Option<Pin<Box<B>>>,
-        mut answer: Answer,
-        deadline: Option<Instant>,
-        candidate: Arc<str>,
-    ) -> Self {
-        answer.commit();
-        let inner = inner.filter(|_| !answer.is_over());
-        Self {
-            deadline: deadline.filter(|_| inner.is_some()).map(sleep_until),
-            inner,
-            answer,
-            error: None,
+impl<B: Body> Source<B> {
+    pub(crate) fn new(body: B, deadline: Option<Instant>) -> Pin<Box<Self>> {
+        Box::pin(Self {
+            body,
+            deadline: deadline.map(sleep_until),
             is_armed: false,
-            candidate,
+        })
+    }
+
+    pub(crate) fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    /// Whether the deadline has passed. A waker is left if there is `nothing_else` to wait for.
+    fn is_late(self: Pin<&mut Self>, nothing_else: bool, cx: &mut Context<'_>) -> bool {
+        let this = self.project();
+        match this.deadline.as_pin_mut() {
+            None => false,
+            // Once it was polled it runs, and a look is enough.
+            Some(deadline) if *this.is_armed && !nothing_else => deadline.is_elapsed(),
+            Some(deadline) => {
+                *this.is_armed = true;
+                deadline.poll(cx).is_ready()
+            }
         }
     }
 }
 
-/// Why a stream ends before its time.
+impl<B> FailoverBody<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    /// `source` is `None` when all of it is in the answer.
+    pub(crate) fn new(source: Option<Pin<Box<Source<B>>>>, mut answer: Answer, candidate: Arc<str>) -> Self {
+        answer.commit();
+        Self {
+            source: source.filter(|_| !answer.is_over()),
+            answer,
+            error: None,
+            candidate,
+        }
+    }
+
+    /// Reads on; what came, or how the answer ends, is in the answer then.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(source) = &mut self.source else {
+            return Poll::Ready(());
+        };
+        let polled = source.as_mut().poll_frame(cx);
+        let is_late = source.as_mut().is_late(polled.is_pending(), cx);
+        let mut cut = None;
+        match polled {
+            Poll::Pending if is_late => cut = Some(Cut::Deadline),
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Err(error))) => cut = Some(Cut::Failed(error.into())),
+            Poll::Ready(None) => cut = self.truncation(),
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => {
+                self.answer.pass(frame);
+                cut = self.truncation();
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                self.answer.pass(frame);
+                if self.answer.is_over() {
+                    observe::cut(&self.candidate, "error_event");
+                } else if is_late {
+                    cut = Some(Cut::Deadline);
+                } else {
+                    return Poll::Ready(());
+                }
+            }
+        }
+        self.source = None;
+        if let Some(cut) = cut {
+            self.end(cut);
+        }
+        Poll::Ready(())
+    }
+
+    /// The upstream's body has ended; so has its answer, or not.
+    fn truncation(&mut self) -> Option<Cut> {
+        (self.answer.pass_end() == StreamEnd::Cut).then_some(Cut::Truncated)
+    }
+
+    /// Ends the answer before its time: a stream by an error event, anything else by the error.
+    fn end(&mut self, cut: Cut) {
+        let is_complete = |events: &Events| events.ending() == StreamEnd::Complete;
+        if self.answer.events().is_some_and(is_complete) {
+            return; // its terminal marker came: nothing of it is missing
+        }
+        observe::cut(&self.candidate, cut.label());
+        match self.answer.events() {
+            Some(events) => {
+                let message = format!("the stream was interrupted: {cut}");
+                let event = error_event(events.dialect(), "stream_interrupted", &message);
+                self.answer.append(event);
+            }
+            None => {
+                self.error = match cut {
+                    Cut::Failed(error) => Some(error),
+                    Cut::Deadline => Some(DeadlineExceeded.into()),
+                    Cut::Truncated => None, // only a stream tells
+                };
+            }
+        }
+    }
+}
+/// Why an answer ends before its time.
 enum Cut {
     /// The upstream's body failed.
     Failed(BoxError),
@@ -64,89 +164,22 @@ enum Cut {
     Deadline,
 }
 
-impl<B> FailoverBody<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    /// Reads on. `Pending`: there is nothing new, and the deadline has not passed.
-    fn poll_inner(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut this = self.project();
-        let Some(inner) = this.inner.as_mut() else {
-            return Poll::Ready(());
-        };
-        let polled = inner.as_mut().poll_frame(cx);
-        let is_late = match this.deadline.as_mut().as_pin_mut() {
-            None => false,
-            // Polled once so that it runs; then only when there is nothing to do, or looked at.
-            Some(deadline) if polled.is_pending() || !*this.is_armed => {
-                *this.is_armed = true;
-                deadline.poll(cx).is_ready()
-            }
-            Some(deadline) => deadline.is_elapsed(),
-        };
-        let cut = match polled {
-            Poll::Pending if is_late => Cut::Deadline,
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Err(error))) => Cut::Failed(error.into()),
-            Poll::Ready(None) if this.answer.pass_end() == StreamEnd::Cut => Cut::Truncated,
-            Poll::Ready(None) => {
-                *this.inner = None;
-                return Poll::Ready(());
-            }
-            Poll::Ready(Some(Ok(frame))) => {
-                let is_last = frame.is_trailers();
-                this.answer.pass(frame);
-                if this.answer.is_over() {
-                    *this.inner = None;
-                    observe::cut(this.candidate, "error_event");
-                    return Poll::Ready(());
-                }
-                match is_last {
-                    true if this.answer.pass_end() == StreamEnd::Cut => Cut::Truncated,
-                    true => {
-                        *this.inner = None;
-                        return Poll::Ready(());
-                    }
-                    false if is_late => Cut::Deadline,
-                    false => return Poll::Ready(()),
-                }
-            }
-        };
-        *this.inner = None;
-        this.deadline.set(None);
-        end(this.answer, this.error, this.candidate, cut);
-        Poll::Ready(())
+impl Cut {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Failed(error) => classify::fault(error).label(),
+            Self::Truncated => Reason::Truncated.label(),
+            Self::Deadline => "deadline",
+        }
     }
 }
 
-/// Ends an answer before its time: a stream by an error event, anything else by the error.
-fn end(answer: &mut Answer, error: &mut Option<BoxError>, candidate: &str, cut: Cut) {
-    let reason = match &cut {
-        Cut::Failed(error) => classify::fault(error).to_string(),
-        Cut::Truncated => Reason::Truncated.to_string(),
-        Cut::Deadline => "deadline".to_owned(),
-    };
-    let label = match &cut {
-        Cut::Failed(error) => classify::fault(error).label(),
-        Cut::Truncated => Reason::Truncated.label(),
-        Cut::Deadline => "deadline",
-    };
-    match answer.events() {
-        // Its terminal marker came: nothing of it is missing.
-        Some(events) if events.ending() == StreamEnd::Complete => {}
-        Some(events) => {
-            let message = format!("the stream was interrupted: {reason}");
-            let event = error_event(events.dialect(), "stream_interrupted", &message);
-            answer.append(event);
-            observe::cut(candidate, label);
-        }
-        None => {
-            *error = Some(match cut {
-                Cut::Failed(error) => error,
-                Cut::Truncated | Cut::Deadline => DeadlineExceeded.into(),
-            });
-            observe::cut(candidate, label);
+/// `gap-60s`, `reset`, `deadline`: what a caller may know.
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => classify::fault(error).fmt(f),
+            other => f.write_str(other.label()),
         }
     }
 }
@@ -160,43 +193,44 @@ where
     type Error = BoxError;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
         loop {
-            let this = self.as_mut().project();
             if let Some(data) = this.answer.next_data() {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            if this.inner.is_none() {
-                let last = match this.error.take() {
-                    Some(error) => Some(Err(error)),
-                    None => this.answer.take_trailers().map(Frame::trailers).map(Ok),
-                };
-                return Poll::Ready(last);
+            if this.source.is_some() {
+                ready!(this.poll_source(cx));
+                continue;
             }
-            std::task::ready!(self.as_mut().poll_inner(cx));
+            let last = match this.error.take() {
+                Some(error) => Some(Err(error)),
+                None => this.answer.take_trailers().map(Frame::trailers).map(Ok),
+            };
+            return Poll::Ready(last);
         }
     }
 
     fn is_end_stream(&self) -> bool {
         let nothing_left = self.answer.is_drained() && self.error.is_none();
         nothing_left
-            && match &self.inner {
+            && match &self.source {
                 None => true,
                 // A stream may still get an error event.
-                Some(inner) => inner.is_end_stream() && self.answer.keeps_length(),
+                Some(source) => source.body.is_end_stream() && self.answer.keeps_length(),
             }
     }
 
     fn size_hint(&self) -> SizeHint {
         let queued = self.answer.queued_bytes();
-        let Some(inner) = &self.inner else {
+        let Some(source) = &self.source else {
             return SizeHint::with_exact(queued);
         };
         let mut hint = SizeHint::new();
         if self.answer.keeps_length() {
-            let rest = inner.size_hint();
+            let rest = source.body.size_hint();
             hint.set_lower(rest.lower() + queued);
             if let Some(upper) = rest.upper() {
                 hint.set_upper(upper + queued);
@@ -210,7 +244,7 @@ impl<B> fmt::Debug for FailoverBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FailoverBody")
             .field("candidate", &self.candidate)
-            .field("is_over", &self.inner.is_none())
+            .field("is_over", &self.source.is_none())
             .finish_non_exhaustive()
     }
 }

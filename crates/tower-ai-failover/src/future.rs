@@ -15,6 +15,7 @@ use crate::{
     FailoverBody,
     admit::admit,
     answer::{Answer, Verdict},
+    body::Source,
     classify::{self, Failure, Head},
     dispatch::Dispatch,
     layer::Settings,
@@ -97,7 +98,7 @@ pin_project! {
 
 struct Held<RB> {
     head: response::Parts,
-    body: Pin<Box<RB>>,
+    source: Pin<Box<Source<RB>>>,
     answer: Answer,
 }
 
@@ -238,7 +239,7 @@ where
                 Event::Failed(classify::rejection(head.status, &error))
             }
             StateProj::Held { held } => loop {
-                match held.body.as_mut().poll_frame(cx) {
+                match held.source.as_mut().poll_frame(cx) {
                     Poll::Ready(Some(Ok(frame))) => {
                         let is_whole = frame.is_trailers();
                         match held.answer.hold(frame) {
@@ -306,8 +307,8 @@ where
             Event::Begun { is_whole } => {
                 if let StateOwned::Held { held } = self.as_mut().project().state.project_replace(State::Done)
                 {
-                    let body = (!is_whole).then_some(held.body);
-                    return Some(self.commit(held.head, body, held.answer, now));
+                    let source = (!is_whole).then_some(held.source);
+                    return Some(self.commit(held.head, source, held.answer, now));
                 }
             }
             Event::Failed(failure) => self.fail(&failure, now),
@@ -324,7 +325,7 @@ where
             *this.format,
             body.bytes(),
         ) {
-            Err(refusal) => Some(self.refuse(refusal)),
+            Err(refusal) => Some(self.refuse(*refusal)),
             Ok((candidates, operation)) => {
                 let settings = this.settings.clone();
                 let mut dispatch =
@@ -359,31 +360,32 @@ where
         let (head, body) = response.into_parts();
         let mut this = self.as_mut().project();
         let dispatch = running(this.dispatch);
+        let deadline = this.settings.deadline_ends_streams.then_some(this.time.end);
         match classify::head(&head) {
             Head::Refused(failure) => self.fail(&failure, now),
             Head::Rejected => {
-                let (body, read) = (Box::pin(body), BytesMut::new());
                 let until = dispatch.start_by().min(now + REJECTION_LIMIT);
                 this.state.set(State::Rejected {
                     head,
-                    body,
-                    read,
+                    body: Box::pin(body),
+                    read: BytesMut::new(),
                     until,
-                });
-            }
-            // What cannot be sent again is not held back either: nothing would be gained.
-            Head::Success if this.body.is_some() => {
-                let answer = Answer::new(&head, dispatch.operation());
-                let body = Box::pin(body);
-                this.state.set(State::Held {
-                    held: Held { head, body, answer },
                 });
             }
             Head::Success => {
                 let answer = Answer::new(&head, dispatch.operation());
-                return Some(self.commit(head, Some(Box::pin(body)), answer, now));
+                let source = Source::new(body, deadline);
+                // What cannot be sent again is not held back either: nothing would be gained.
+                if this.body.is_none() {
+                    return Some(self.commit(head, Some(source), answer, now));
+                }
+                let held = Held { head, source, answer };
+                this.state.set(State::Held { held });
             }
-            Head::Pass => return Some(self.commit(head, Some(Box::pin(body)), Answer::passing(), now)),
+            Head::Pass => {
+                let source = Source::new(body, deadline);
+                return Some(self.commit(head, Some(source), Answer::passing(), now));
+            }
         }
         None
     }
@@ -400,7 +402,7 @@ where
     fn commit(
         self: Pin<&mut Self>,
         mut head: response::Parts,
-        body: Option<Pin<Box<RB>>>,
+        source: Option<Pin<Box<Source<RB>>>>,
         answer: Answer,
         now: Instant,
     ) -> Answered<RB> {
@@ -419,8 +421,7 @@ where
         if !answer.keeps_length() {
             head.headers.remove(CONTENT_LENGTH);
         }
-        let deadline = this.settings.deadline_ends_streams.then_some(this.time.end);
-        let body = FailoverBody::new(body, answer, deadline, candidate);
+        let body = FailoverBody::new(source, answer, candidate);
         Response::from_parts(head, Refusable::inner(body))
     }
 
