@@ -44,6 +44,9 @@ pin_project! {
     }
 }
 
+/// What a body says when it is polled.
+type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
+
 impl<B: Body> Source<B> {
     pub(crate) fn new(body: B, deadline: Option<Instant>) -> Pin<Box<Self>> {
         Box::pin(Self {
@@ -53,10 +56,7 @@ impl<B: Body> Source<B> {
         })
     }
 
-    pub(crate) fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    pub(crate) fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<B> {
         self.project().body.poll_frame(cx)
     }
 

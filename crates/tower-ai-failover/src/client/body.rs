@@ -143,3 +143,85 @@ impl Body for ClientBody {
         self.0.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::{Empty, Full};
+    use std::{future::poll_fn, iter};
+    use testkit::ScriptedBody;
+
+    fn fed<B>(body: B) -> (Feed, Phases)
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let phases = Phases::default();
+        (Feed::erased(body, Some(phases.clone())), phases)
+    }
+
+    async fn next(feed: &mut Feed) -> Option<Bytes> {
+        let frame = poll_fn(|cx| Pin::new(&mut *feed).poll_frame(cx)).await?;
+        frame.unwrap().into_data().ok()
+    }
+
+    #[tokio::test]
+    async fn a_large_frame_is_fed_in_slices_of_16_kib_and_not_copied() {
+        let large = Bytes::from(vec![b'x'; 40_000]);
+        let (mut feed, phases) = fed(Full::new(large.clone()));
+        assert_eq!(feed.size_hint().exact(), Some(40_000));
+        let mut at = 0;
+        for (len, is_written) in [(16_384, false), (16_384, false), (7_232, true)] {
+            let slice = next(&mut feed).await.unwrap();
+            assert_eq!(slice.as_ptr(), large[at..].as_ptr());
+            at += slice.len();
+            assert_eq!((slice.len(), phases.is_written()), (len, is_written));
+            assert_eq!(feed.size_hint().exact(), Some(40_000 - at as u64));
+        }
+        assert!(feed.is_end_stream());
+        assert_eq!(phases.bytes_written(), 40_000);
+    }
+
+    #[tokio::test]
+    async fn a_small_whole_body_is_one_frame() {
+        let (mut feed, phases) = fed(Full::new(Bytes::from_static(b"hello")));
+        assert_eq!(next(&mut feed).await.unwrap(), "hello");
+        assert!(phases.is_written() && phases.is_connected());
+    }
+
+    #[tokio::test]
+    async fn a_body_of_unknown_length_is_written_when_it_ends() {
+        let (mut feed, phases) = fed(ScriptedBody::of(["a", "b"]));
+        while next(&mut feed).await.is_some() {
+            assert!(!phases.is_written());
+        }
+        assert!(phases.is_written());
+    }
+
+    #[tokio::test]
+    async fn trailers_are_passed_on() {
+        let (mut feed, _) = fed(ScriptedBody::of(["a"]).trailers([("x-sum", "1")]));
+        assert_eq!(next(&mut feed).await.unwrap(), "a");
+        let frame = poll_fn(|cx| Pin::new(&mut feed).poll_frame(cx))
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(frame.is_trailers());
+    }
+
+    #[test]
+    fn a_body_with_nothing_in_it_is_written_when_it_is_dropped() {
+        let (feed, phases) = fed(Empty::<Bytes>::new());
+        assert!(!phases.is_written());
+        drop(feed);
+        assert!(phases.is_written());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_given_up_is_not_written() {
+        let (mut feed, phases) = fed(ScriptedBody::of(iter::repeat_n("x", 3)));
+        let _ = next(&mut feed).await;
+        drop(feed);
+        assert!(phases.is_connected() && !phases.is_written());
+    }
+}

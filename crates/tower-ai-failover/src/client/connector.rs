@@ -51,3 +51,20 @@ where
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::fault;
+    use tower::{ServiceExt, service_fn};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_does_not_come_is_a_silence_with_its_limit() {
+        let never = service_fn(|_: Uri| std::future::pending::<Result<(), BoxError>>());
+        let bounded = Bounded::new(never, Duration::from_secs(3));
+        let start = tokio::time::Instant::now();
+        let error = bounded.oneshot(Uri::from_static("http://a")).await.unwrap_err();
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+        assert_eq!(fault(&error).to_string(), "connect-3s");
+    }
+}

@@ -213,6 +213,24 @@ async fn the_deadline_ends_a_flowing_stream_with_an_error_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_who_reads_slowly_does_not_outlive_the_deadline() {
+    let piece = begun()[1].clone();
+    let body = (0..100).fold(ScriptedBody::of(begun()), |body, _| body.data(piece.clone()));
+    let mut body = send(&layer(1), &scripted([sse(body)]), chat(CHAT_STREAM))
+        .await
+        .into_body();
+    for _ in 0..3 {
+        body.frame().await.unwrap().unwrap();
+    }
+    tokio::time::sleep(SECOND * 541).await;
+    let rest = body.collect().await.unwrap().to_bytes();
+    assert!(
+        rest.len() < 3 * piece.len() && rest.ends_with(interrupted("deadline").as_bytes()),
+        "{rest:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_no_stream_breaks_off_as_the_upstream_does() {
     let routes = Routes::new().any([Upstream::plain("a", "http://a")]);
     let layer = FailoverLayer::new(routes).unwrap();
