@@ -110,3 +110,8 @@ pub use store::{
     Correction, LimitState, Mark, PerLimit, Room, Store, Take, Verdict,
     memory::{MemoryKey, MemoryStore},
 };
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;

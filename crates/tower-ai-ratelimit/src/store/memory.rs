@@ -1,10 +1,12 @@
 //! Limits in the memory of one process.
 
 mod shard;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     Correction, Limit, LimitState, Mark, PerLimit, Room, Scope, Store, Take, Verdict,
-    gcra::{Short, Tat},
+    gcra::{Gcra, Short, Tat},
     observe,
 };
 use shard::{Place, Shard, Stored};
@@ -125,7 +127,7 @@ impl Shared {
     }
 }
 
-/// A panic while a shard is locked leaves it sound: every change is one assignment.
+/// Nothing panics while a shard is locked.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -229,31 +231,17 @@ impl Store for MemoryStore {
             .collect();
 
         let is_admitted = after.iter().all(Result::is_ok);
-        let states = set.iter().zip(before.iter()).zip(after.iter());
-        let states = states.map(|((take, before), after)| {
-            let gcra = take.limit.gcra();
-            let tat = match after {
-                Ok(after) if is_admitted => {
-                    if take.cost > 0 {
-                        shards.write(take.key, take.limit, *after, now);
-                    }
-                    after
-                }
-                _ => before,
-            };
-            LimitState {
-                room: match after {
-                    Ok(_) => Room::Enough,
-                    Err(Short::Wait(nanos)) => Room::After(Duration::from_nanos(*nanos)),
-                    Err(Short::Never) => Room::Never,
-                },
-                remaining: gcra.remaining(*tat, now),
-                reset_after: Duration::from_nanos(gcra.reset_after(*tat, now)),
-                mark: Mark::default(),
+        if is_admitted {
+            for (take, tat) in set.iter().zip(after.iter().flatten()) {
+                shards.write(take.key, take.limit, *tat, now);
             }
-        });
-        let states = states.collect();
+        }
         shards.unlock();
+
+        let states = set.iter().zip(before.iter().zip(after.iter()));
+        let states = states
+            .map(|(take, (before, after))| state(take.limit.gcra(), *before, *after, is_admitted, now))
+            .collect();
         Step::Now(if is_admitted {
             Verdict::Admitted(states)
         } else {
@@ -282,39 +270,17 @@ impl Store for MemoryStore {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::By;
-
-    fn key(store: &MemoryStore, by: By, values: &[&str]) -> MemoryKey {
-        let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
-        store.key(Scope { by, values: &values })
-    }
-
-    #[test]
-    fn values_that_run_together_stay_different() {
-        let store = MemoryStore::new();
-        let user = |values| key(&store, By::User, values);
-        assert_ne!(user(&["a", "bc"]), user(&["ab", "c"]));
-        assert_ne!(user(&["a:b", "c"]), user(&["a", "b:c"]));
-        assert_ne!(user(&["a"]), user(&["a", ""]));
-        assert_ne!(user(&["a"]), key(&store, By::Tenant, &["a"]));
-        assert_eq!(user(&["a", "b"]), user(&["a", "b"]));
-    }
-
-    #[test]
-    fn keys_are_hashed_by_each_store_in_its_own_way() {
-        let of = || key(&MemoryStore::new(), By::Tenant, &["acme"]);
-        assert_ne!(of(), of());
-    }
-
-    #[test]
-    fn invented_keys_live_in_another_table() {
-        let store = MemoryStore::new();
-        for n in 0..100 {
-            assert!(key(&store, By::Tenant, &[&n.to_string()]).shard() < SHARDS);
-            assert!(key(&store, By::Custom, &[&n.to_string()]).shard() >= SHARDS);
-        }
+/// What is told of one limit: its state before, or after if everything was taken.
+fn state(gcra: &Gcra, before: Tat, after: Result<Tat, Short>, is_admitted: bool, now: u64) -> LimitState {
+    let tat = after.ok().filter(|_| is_admitted).unwrap_or(before);
+    LimitState {
+        room: match after {
+            Ok(_) => Room::Enough,
+            Err(Short::Wait(nanos)) => Room::After(Duration::from_nanos(nanos)),
+            Err(Short::Never) => Room::Never,
+        },
+        remaining: gcra.remaining(tat, now),
+        reset_after: Duration::from_nanos(gcra.reset_after(tat, now)),
+        mark: Mark::default(),
     }
 }

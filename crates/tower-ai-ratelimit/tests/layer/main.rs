@@ -3,4 +3,7 @@
 
 mod answers;
 mod bursts;
+mod events;
+mod stores;
 mod support;
+mod tokens;

@@ -177,7 +177,7 @@ impl Shard {
 
     fn raise(&mut self, place: Place, tat: Tat) {
         if self.sketch.is_empty() {
-            self.sketch = vec![0; 2 * self.most.next_power_of_two()];
+            self.sketch = vec![0; 2 * self.most];
         }
         for cell in self.cells(place) {
             self.sketch[cell] = self.sketch[cell].max(tat.ceil());
