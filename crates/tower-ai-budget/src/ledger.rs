@@ -97,7 +97,7 @@ pub struct Claim {
     pub window: Window,
     /// The most that may be spent and reserved in a window.
     pub limit: Amount,
-    /// The thresholds of alerts, in percent of the limit.
+    /// The thresholds of alerts, from 1 to 100 % of the limit.
     pub alert_at: Arc<[u8]>,
     /// The plan that all this comes from, for alerts and journals; empty if plans have no names.
     pub plan: Arc<str>,

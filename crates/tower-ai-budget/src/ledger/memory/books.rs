@@ -66,14 +66,16 @@ impl Key {
 }
 
 /// Sums of `i64` amounts: an `i128` cannot overflow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Book {
     spent: i128,
     reserved: i128,
+    /// Reservations that may still be settled here, expired ones too.
+    unsettled: usize,
     /// Bit `p` is set once the alert at `p` percent fired.
     alerted: u128,
     /// The claim seen last: its limit and thresholds hold for settlements too.
-    claim: Option<Claim>,
+    claim: Claim,
 }
 
 #[derive(Debug)]
@@ -137,7 +139,9 @@ impl Books {
             .max_by_key(|&at| holds[at].span.end);
         if over.is_none() {
             for hold in &*holds {
-                self.book_of(hold).reserved += i128::from(amount.value());
+                let book = self.book_of(hold);
+                book.reserved += i128::from(amount.value());
+                book.unsettled += 1;
             }
         }
         // What could not pass in an empty window either says nothing about how full this one is.
@@ -197,7 +201,7 @@ impl Books {
         if !self.accounts.contains_key(&key) {
             self.ends.insert((later(hold.span.end, KEEP), key.clone()));
         }
-        self.accounts.entry(key).or_default()
+        self.accounts.entry(key).or_insert_with(|| Book::new(&hold.claim))
     }
 
     /// Ends a reservation that costs `actual`. None is there if it was ended before: then nothing changes.
@@ -215,16 +219,22 @@ impl Books {
             observe::late(&receipt);
         }
         self.book(&receipt, reserved_less, spent_more);
+        self.leave(&receipt);
         Some(receipt)
     }
 
     fn book(&mut self, receipt: &Receipt, reserved_less: i128, spent_more: i128) {
         for hold in receipt.holds() {
-            // A window that is forgotten counts for nothing any more.
-            if let Some(book) = self.accounts.get_mut(&Key::of(hold)) {
-                book.reserved -= reserved_less;
-                book.spent += spent_more;
-            }
+            let book = self.book_of(hold);
+            book.reserved -= reserved_less;
+            book.spent += spent_more;
+        }
+    }
+
+    /// The reservation will not be settled any more.
+    fn leave(&mut self, receipt: &Receipt) {
+        for hold in receipt.holds() {
+            self.book_of(hold).unsettled -= 1;
         }
     }
 
@@ -245,6 +255,7 @@ impl Books {
             };
             if state != State::Open {
                 self.expired -= 1;
+                self.leave(&receipt);
                 continue;
             }
             let amount = i128::from(receipt.amount().value());
@@ -260,7 +271,7 @@ impl Books {
         }
     }
 
-    /// Forgets some of the windows that ended long ago. One that is still reserved on is kept.
+    /// Forgets some of the windows that ended long ago. One in which something may still be settled is kept.
     fn forget(&mut self, now: SystemTime) {
         for _ in 0..FORGET_AT_ONCE {
             match self.ends.first() {
@@ -270,7 +281,7 @@ impl Books {
             let Some((_, key)) = self.ends.pop_first() else {
                 return;
             };
-            if self.accounts.get(&key).is_some_and(|book| book.reserved != 0) {
+            if self.accounts.get(&key).is_some_and(|book| book.unsettled > 0) {
                 self.ends.insert((later(now, KEEP), key));
             } else {
                 self.accounts.remove(&key);
@@ -285,10 +296,9 @@ impl Books {
             let Some(book) = self.accounts.get_mut(&Key::of(hold)) else {
                 continue;
             };
-            let Some(claim) = book.claim.clone() else { continue };
-            for (percent, cause) in book.cross(&claim, refuses(at)) {
-                let balance = book.balance(&claim, hold.span.clone(), now);
-                alerts.push(Alert::new(&balance, claim.plan.clone(), percent, cause));
+            for (percent, cause) in book.cross(refuses(at)) {
+                let balance = book.balance(&book.claim, hold.span.clone(), now);
+                alerts.push(Alert::new(&balance, book.claim.plan.clone(), percent, cause));
             }
         }
         alerts
@@ -300,32 +310,43 @@ impl Books {
     }
 
     fn balance_of(&self, now: SystemTime, hold: &Hold) -> Balance {
-        let empty = Book::default();
+        let empty = Book::new(&hold.claim);
         let book = self.accounts.get(&Key::of(hold)).unwrap_or(&empty);
         book.balance(&hold.claim, hold.span.clone(), now)
     }
 }
 
 impl Book {
+    fn new(claim: &Claim) -> Self {
+        Self {
+            spent: 0,
+            reserved: 0,
+            unsettled: 0,
+            alerted: 0,
+            claim: claim.clone(),
+        }
+    }
+
     /// Notes what applies to the account now.
     fn seen(&mut self, claim: &Claim) -> &Self {
-        self.claim = Some(claim.clone());
+        self.claim = claim.clone();
         self
     }
 
     /// Whether there is no room. To exactly the limit is admitted, and what costs nothing always is.
     fn lacks(&self, amount: Amount) -> bool {
-        let limit = self.claim.as_ref().map_or(0, |claim| claim.limit.value());
         let amount = i128::from(amount.value());
-        amount != 0 && self.spent + self.reserved + amount > i128::from(limit)
+        amount != 0 && self.spent + self.reserved + amount > i128::from(self.claim.limit.value())
     }
 
     /// Sets the bits of thresholds that are crossed.
-    fn cross(&mut self, claim: &Claim, refused: bool) -> Vec<(u8, AlertCause)> {
-        let limit = i128::from(claim.limit.value());
+    fn cross(&mut self, refused: bool) -> Vec<(u8, AlertCause)> {
+        let limit = i128::from(self.claim.limit.value());
         let mut crossed = Vec::new();
-        for &percent in &*claim.alert_at {
-            let bit = 1u128.checked_shl(percent.into()).unwrap_or(0);
+        for &percent in &*self.claim.alert_at {
+            let Some(bit) = 1u128.checked_shl(percent.into()) else {
+                continue; // no threshold: they are from 1 to 100
+            };
             let cause = if self.spent * 100 >= limit * i128::from(percent) {
                 AlertCause::Spent
             } else if refused {
