@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 use support::{
     Alerts, DAY, HOUR, admitted, amount, claim, midnight, refused, reserve, reserve_as, sums, tenant,
 };
@@ -257,8 +257,9 @@ async fn amounts_of_different_units_never_meet() {
         Amount::new(1, Unit::Requests),
     );
     let one = Amount::new(1, Unit::Requests);
-    let ask =
-        |claim: &Claim, amount| ledger.reserve(ReservationId::fresh(), &[claim.clone()], amount, MINUTE);
+    let ask = |claim: &Claim, amount| {
+        ledger.reserve(ReservationId::fresh(), slice::from_ref(claim), amount, MINUTE)
+    };
     let Step::Now(Reserved::Admitted { .. }) = ask(&requests, one) else {
         panic!("counted in requests")
     };
@@ -306,7 +307,7 @@ fn a_full_ledger_is_unavailable_to_new_accounts_and_serves_those_it_knows() {
     let (ledger, hands) = at_noon();
     let ledger = ledger.max_accounts(2);
     let known = claim(tenant("a"), 100);
-    admitted(reserve(&ledger, &[known.clone()], 1));
+    admitted(reserve(&ledger, slice::from_ref(&known), 1));
     admitted(reserve(&ledger, &[claim(tenant("b"), 100)], 1));
     let stranger = [claim(tenant("c"), 100)];
     assert!(matches!(reserve(&ledger, &stranger, 1), Reserved::Unavailable(_)));
@@ -401,7 +402,7 @@ fn every_threshold_fires_by_itself_and_in_the_next_window_again() {
     let alerts = Alerts::default();
     for _ in 0..2 {
         for part in [50, 39, 1, 10] {
-            let receipt = admitted(reserve(&ledger, &[claim.clone()], part));
+            let receipt = admitted(reserve(&ledger, slice::from_ref(&claim), part));
             ledger.settle(receipt, amount(part), Basis::Reported, &alerts.alarm());
         }
         hands.advance(DAY);

@@ -199,6 +199,9 @@ thread_local! {
     static SEEN: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Whether it was admitted, the alerts, and what was spent and reserved on each account then.
+type Reply = (bool, Vec<(usize, u8)>, Vec<(i64, i64)>);
+
 /// A step of one thread, with its place in the order of all.
 #[derive(Clone, Debug)]
 enum Deed {
@@ -207,7 +210,7 @@ enum Deed {
         accounts: Vec<usize>,
         amount: i64,
         lease_s: u64,
-        reply: (bool, Vec<(usize, u8)>, Vec<(i64, i64)>),
+        reply: Reply,
     },
     Close {
         id: u128,

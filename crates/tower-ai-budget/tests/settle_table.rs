@@ -194,7 +194,12 @@ async fn every_row_with_a_head_is_settled_once_at_every_end_of_the_body() {
             assert_eq!(ledger.told(), [], "{}: settled at the head", row.name);
             (row.in_body)(&call);
             end.meet(response.into_body()).await;
-            assert_eq!(ledger.told(), [row.settled.clone()], "{}, end {end:?}", row.name);
+            assert_eq!(
+                ledger.told(),
+                std::slice::from_ref(&row.settled),
+                "{}, end {end:?}",
+                row.name
+            );
             assert_eq!(ledger.inner.open_reservations(), 0, "{}, end {end:?}", row.name);
         }
     }
