@@ -98,9 +98,23 @@ async fn that_test_catches_a_ledger_that_checks_and_then_commits() {
     assert!(race(CheckThenCommit::default()).await.admitted > 7);
 }
 
-/// A ledger as it is often written: it reads the counter, decides, and then adds to it.
-#[derive(Clone, Default)]
-struct CheckThenCommit(Arc<Mutex<(i64, i64)>>);
+/// A ledger as it is often written: it reads the counter, decides, and then adds to it. The first to add is slow enough
+/// for eight to have read.
+#[derive(Clone)]
+struct CheckThenCommit {
+    /// Spent and reserved.
+    sums: Arc<Mutex<(i64, i64)>>,
+    checked: Arc<Semaphore>,
+}
+
+impl Default for CheckThenCommit {
+    fn default() -> Self {
+        Self {
+            sums: Arc::default(),
+            checked: Arc::new(Semaphore::new(0)),
+        }
+    }
+}
 
 impl Ledger for CheckThenCommit {
     type Reserving = Pin<Box<dyn Future<Output = Reserved> + Send>>;
@@ -112,11 +126,11 @@ impl Ledger for CheckThenCommit {
         amount: Amount,
         _: Duration,
     ) -> Step<Reserved, Self::Reserving> {
-        let (sums, claim) = (self.0.clone(), claims[0].clone());
+        let (ledger, claim) = (self.clone(), claims[0].clone());
         Step::Later(Box::pin(async move {
             let now = midnight();
             let span = claim.window.at(now);
-            let (spent, reserved) = *sums.lock().unwrap();
+            let (spent, reserved) = *ledger.sums.lock().unwrap();
             let statement = |reserved| {
                 let balance = Balance::new(&claim, spent, reserved, span.clone(), now);
                 Statement::new(now, vec![balance], Vec::new())
@@ -127,8 +141,9 @@ impl Ledger for CheckThenCommit {
                     statement: statement(reserved),
                 };
             }
-            tokio::task::yield_now().await; // the round trip between the two commands
-            sums.lock().unwrap().1 += amount.value();
+            ledger.checked.add_permits(1);
+            drop(ledger.checked.acquire_many(8).await.unwrap());
+            ledger.sums.lock().unwrap().1 += amount.value();
             let statement = statement(reserved + amount.value());
             let receipt = Receipt::new(id, amount, [Hold::new(claim.clone(), span.clone())]);
             Reserved::Admitted { receipt, statement }
@@ -136,17 +151,17 @@ impl Ledger for CheckThenCommit {
     }
 
     fn settle(&self, receipt: Receipt, actual: Amount, _: Basis, _: &Alarm) {
-        let mut sums = self.0.lock().unwrap();
+        let mut sums = self.sums.lock().unwrap();
         sums.1 -= receipt.amount().value();
         sums.0 += actual.value();
     }
 
     fn release(&self, receipt: Receipt) {
-        self.0.lock().unwrap().1 -= receipt.amount().value();
+        self.sums.lock().unwrap().1 -= receipt.amount().value();
     }
 
     async fn balance(&self, claim: &Claim) -> Result<Balance, Unavailable> {
-        let (spent, reserved) = *self.0.lock().unwrap();
+        let (spent, reserved) = *self.sums.lock().unwrap();
         Ok(Balance::new(
             claim,
             spent,
