@@ -104,8 +104,11 @@ pub struct Limits {
 pub struct PlanLimits {
     /// Requests that may come at once.
     pub burst: u64,
-    /// Requests that come back per second.
-    pub refill_per_second: u64,
+    /// Requests that come back …
+    pub refill: u64,
+    /// … in this many seconds.
+    #[serde(default = "one")]
+    pub per_seconds: u32,
     /// Tokens per minute, all of which may come at once.
     pub tokens_per_minute: Option<u64>,
 }
@@ -162,10 +165,11 @@ impl Default for Limits {
             ("growth", 500, 50),
             ("enterprise", 2_000, 200),
         ];
-        let plan = |(name, burst, refill_per_second)| {
+        let plan = |(name, burst, refill)| {
             let limits = PlanLimits {
                 burst,
-                refill_per_second,
+                refill,
+                per_seconds: 1,
                 tokens_per_minute: None,
             };
             (String::from(name), limits)
@@ -202,6 +206,10 @@ impl Default for Budgets {
             plans: plans.map(plan).into(),
         }
     }
+}
+
+fn one() -> u32 {
+    1
 }
 
 fn weight() -> u32 {
@@ -376,10 +384,11 @@ mod tests {
     #[test]
     fn a_plan_that_only_one_layer_knows_is_refused() {
         assert_eq!(
-            error("[limits.plans]\nfree = { burst = 20, refill_per_second = 2 }"),
+            error("[limits.plans]\nfree = { burst = 20, refill = 2 }"),
             "limits.plans: budgets know the plan \"enterprise\", limits do not"
         );
-        let vip = "[limits.plans]\nvip = { burst = 20, refill_per_second = 2 }\n[budgets.plans]\nVIP = { daily_usd = '1' }";
+        let vip =
+            "[limits.plans]\nvip = { burst = 20, refill = 2 }\n[budgets.plans]\nVIP = { daily_usd = '1' }";
         assert_eq!(
             error(vip),
             "budgets.plans: limits know the plan \"vip\", budgets do not"

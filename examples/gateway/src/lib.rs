@@ -4,6 +4,7 @@
 pub mod auth;
 pub mod config;
 pub mod demo;
+pub mod linger;
 pub mod routes;
 pub mod server;
 pub mod stack;

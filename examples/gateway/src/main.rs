@@ -5,9 +5,12 @@ use gateway::{
     auth::Keys,
     config::Config,
     demo,
+    linger::Lingering,
     routes::{Gateway, Models, Usage},
     server, stack, terminal,
 };
+use http::Request;
+use hyper::body::Incoming;
 use std::{
     convert::Infallible, error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc,
     time::Duration,
@@ -71,9 +74,9 @@ async fn run(args: Args) -> Result<usize, Box<dyn Error>> {
         .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
     greet(listener.local_addr()?, args.config.is_none());
 
-    let app = tower::service_fn(move |request| {
+    let app = tower::service_fn(move |request: Request<Incoming>| {
         let gateway = gateway.clone();
-        async move { Ok::<_, Infallible>(gateway.answer(request).await) }
+        async move { Ok::<_, Infallible>(gateway.answer(request.map(Lingering::new)).await) }
     });
     server::serve(listener, app, server::stop_signal(), args.shutdown_limit).await;
     Ok(ledger.drain(DRAIN_LIMIT).await.left)

@@ -1,10 +1,12 @@
 //! The governed stack. This is the part to copy.
 
-use crate::config::{Config, Speaks};
+use crate::{
+    config::{Config, Speaks},
+    linger::Lingering,
+};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
-use hyper::body::Incoming;
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 use tower::{Service, ServiceBuilder, ServiceExt, util::BoxCloneSyncService};
 use tower_ai_budget::{Budget, BudgetLayer, MemoryLedger};
@@ -20,7 +22,7 @@ const BODY_LIMIT: usize = 8 << 20;
 
 /// The stack as one type, whichever of its layers are on.
 pub type Governed =
-    BoxCloneSyncService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, BoxError>>, Infallible>;
+    BoxCloneSyncService<Request<Lingering>, Response<UnsyncBoxBody<Bytes, BoxError>>, Infallible>;
 
 /// Builds the stack; every part of the configuration is checked on the way.
 ///
@@ -74,7 +76,9 @@ fn limits(config: &Config) -> Plans<Limits> {
         .fold(Plans::fallback(&config.fallback), |plans, (name, plan)| {
             let mut limits = Limits::per_tenant().requests(
                 "requests",
-                bucket(plan.burst).refill(plan.refill_per_second).per(SECOND),
+                bucket(plan.burst)
+                    .refill(plan.refill)
+                    .per(SECOND * plan.per_seconds),
             );
             if let Some(tokens) = plan.tokens_per_minute {
                 limits = limits.tokens("tokens", bucket(tokens).refill(tokens).per(MINUTE));
@@ -143,7 +147,11 @@ fn candidate(config: &crate::config::Upstream) -> Upstream {
 
 fn boxed<S, B>(service: S) -> Governed
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request<Lingering>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
     S::Future: Send,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {

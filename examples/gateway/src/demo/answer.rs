@@ -161,16 +161,22 @@ fn event(name: Option<&str>, data: &Value) -> Bytes {
     }
 }
 
-/// A body of events, one every 20 ms; it tells when its reader leaves early.
+/// Events up to the first content: they come at once, as those of a healthy upstream do.
+const OPENING: usize = 3;
+
+/// A body of events, one every 20 ms after the opening; it tells when its reader leaves early.
 pub(super) struct Paced {
     events: VecDeque<Bytes>,
     next: Pin<Box<Sleep>>,
 }
 
 impl Paced {
-    fn new(events: Vec<Bytes>) -> Self {
+    fn new(mut events: Vec<Bytes>) -> Self {
+        let opening: Vec<Bytes> = events.drain(..OPENING.min(events.len())).collect();
+        let mut events = VecDeque::from(events);
+        events.push_front(opening.concat().into());
         Self {
-            events: events.into(),
+            events,
             next: Box::pin(sleep(Duration::ZERO)),
         }
     }

@@ -1,7 +1,10 @@
 //! Requests that are wrong: each gets a clear error, and none costs anything.
 
 use crate::support::{Gateway, config};
-use testkit::{FaultUpstream, openai::Chat};
+use testkit::{
+    FaultUpstream,
+    openai::{Chat, error},
+};
 
 #[tokio::test]
 async fn bad_input_gets_a_clear_error_and_costs_nothing() {
@@ -16,7 +19,7 @@ async fn bad_input_gets_a_clear_error_and_costs_nothing() {
 
     for (name, body, status, code) in [
         ("invalid JSON", "{\"model\":", 400, "invalid_json"),
-        ("an array", "[]", 400, "invalid_request"),
+        ("an array", "[]", 400, "invalid_json"),
         ("nothing at all", "", 400, "invalid_json"),
         ("no model", r#"{"messages":[]}"#, 400, "invalid_request"),
         (
@@ -84,18 +87,29 @@ async fn bad_input_gets_a_clear_error_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn the_first_usable_of_two_retry_after_headers_counts() {
-    let twice = testkit::openai::rate_limited(7).header("retry-after", "soon");
-    let upstream = FaultUpstream::start([twice]);
+async fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let upstream = FaultUpstream::start([Chat::new(["hello"]).completion()]);
     let gateway = Gateway::with_config(&config(&upstream)).await;
+    let large = "x".repeat(32 << 20);
+    for _ in 0..3 {
+        assert_eq!(gateway.ask("sk-nobody", large.clone()).await.status, 401);
+        assert_eq!(gateway.ask("sk-ann", large.clone()).await.status, 413);
+    }
+}
+
+#[tokio::test]
+async fn the_first_usable_of_two_retry_after_headers_counts() {
+    // Longer than failover waits, so that the caller is told.
+    let twice = error(429, "rate_limit_error", None, "Slow down.").header("retry-after", "soon");
+    let upstream = FaultUpstream::start([twice.header("retry-after", "45")]);
+    let gateway = Gateway::with_config(&config(&upstream)).await;
+
     let answer = gateway.ask("sk-ann", r#"{"model":"m","messages":[]}"#).await;
+
     assert_eq!(
         (answer.status.as_u16(), answer.code().as_str()),
         (429, "all_upstreams_exhausted")
     );
-    assert_eq!(
-        answer.headers.get_all("retry-after").iter().count(),
-        1,
-        "{answer:?}"
-    );
+    let told: Vec<_> = answer.headers.get_all("retry-after").iter().collect();
+    assert_eq!(told, ["45"], "{answer:?}");
 }

@@ -12,7 +12,7 @@ const PLANS: &str = r#"
     output_usd_per_million = "10.00"
 
     [limits.plans]
-    free = { burst = 500, refill_per_second = 1 }
+    free = { burst = 500, refill = 1 }
     [budgets.plans]
     free = { daily_usd = "0.07" }
 "#;
@@ -51,6 +51,14 @@ async fn of_200_calls_at_once_exactly_the_7_that_the_budget_holds_are_admitted()
             .all(|answer| answer.status == 429 && answer.code() == "ai_daily_budget_exceeded")
     );
     assert!(admitted.iter().all(|answer| answer.status == 200), "{admitted:?}");
+    let limit = |answer: &Answer| answer.header("x-ratelimit-limit").to_owned();
+    assert!(
+        admitted
+            .iter()
+            .chain(&refused)
+            .all(|answer| limit(answer) == "500"),
+        "all passed the limiter"
+    );
     assert_eq!((admitted.len(), upstream.count()), (7, 7));
     let usage = gateway.settled_usage("sk-ann").await;
     assert_eq!(
@@ -63,7 +71,8 @@ async fn of_200_calls_at_once_exactly_the_7_that_the_budget_holds_are_admitted()
 #[tokio::test]
 async fn a_burst_is_served_at_once_and_the_next_call_is_told_when_to_come() {
     let upstream = FaultUpstream::start([Chat::new(["hello"]).completion()]);
-    let slow = "[limits.plans]\nfree = { burst = 3, refill_per_second = 1 }\n[budgets.plans]\nfree = { daily_usd = '2' }";
+    let slow =
+        "[limits.plans]\nfree = { burst = 3, refill = 1 }\n[budgets.plans]\nfree = { daily_usd = '2' }";
     let gateway = Gateway::with_config(&format!("{}\n{slow}", config(&upstream))).await;
 
     for left in ["2", "1", "0"] {

@@ -1,6 +1,9 @@
 //! The pages around the governed calls, and who may see them.
 
 use crate::support::Gateway;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::Value;
 
 const BEARER: (&str, &str) = ("authorization", "Bearer sk-demo-growth");
@@ -54,7 +57,7 @@ async fn usage_tells_what_the_caller_spent_and_may_spend() {
         &answer["usage"]["prompt_tokens"],
         &answer["usage"]["completion_tokens"],
     );
-    // 0.50 and 1.50 USD a million tokens are 50 and 150 nano-cents … as integers: 500 and 1,500 nano-dollars a token.
+    // 0.50 and 1.50 USD a million tokens are 500 and 1,500 nano-dollars a token.
     let nanos = 500 * input.as_u64().unwrap() + 1_500 * output.as_u64().unwrap();
     let spent = after["spent_cents"].as_f64().unwrap() * 1e7;
     assert!(
@@ -74,6 +77,22 @@ async fn healthz_needs_no_key() {
     assert_eq!(
         (answer.status.as_u16(), answer.json()["status"].as_str()),
         (200, Some("ok"))
+    );
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_to_those_who_begin_with_it() {
+    let gateway = Gateway::demo().await;
+    let client = Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build_http::<Full<Bytes>>();
+    let answer = client
+        .get(format!("{}/healthz", gateway.url).parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), answer.version()),
+        (200, http::Version::HTTP_2)
     );
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Gateway, config};
 use serde_json::Value;
-use std::{env, path::PathBuf};
+use std::{env, path::PathBuf, time::Instant};
 use testkit::{Cut, FaultUpstream, Reply, anthropic, openai};
 use tokio::process::Command;
 
@@ -132,59 +132,74 @@ async fn the_bytes_of_a_stream_are_the_upstreams() {
 #[tokio::test]
 async fn a_rate_limit_is_a_rate_limit_error_with_the_right_wait() {
     let upstream = sane();
-    let plans = "[limits.plans]\nfree = { burst = 1, refill_per_second = 1 }\n[budgets.plans]\nfree = { daily_usd = '2' }";
-    let config = format!("{}\n{plans}", config(&upstream));
+    let plans = "[limits.plans]\nfree = { burst = 1, refill = 1, per_seconds = 50 }\n[budgets.plans]\nfree = { daily_usd = '2' }";
+    let gateway = Gateway::with_config(&format!("{}\n{plans}", config(&upstream))).await;
+    let burst = Instant::now();
+    assert_eq!(
+        gateway
+            .ask("sk-ann", r#"{"model":"m","messages":[]}"#)
+            .await
+            .status,
+        200
+    );
     for pin in PINS {
         for client in ["openai_client.py", "anthropic_client.py"] {
-            let gateway = Gateway::with_config(&config).await;
-            gateway.ask("sk-ann", r#"{"model":"m","messages":[]}"#).await; // the burst
             let out = run(pin, client, &[&gateway.url, "sk-ann", "m", "complete"]).await;
-            // The SDK's waits are only recorded, so that all its requests come at once and are refused.
             assert!(is_a(&out, "RateLimitError"), "{pin} {client}: {out}");
-            assert_eq!(out["error"]["status"], 429);
+            assert_eq!(out["error"]["status"], 429, "{pin} {client}: {out}");
+            // The SDK's waits are recorded, not waited, so that what it sends again is refused again.
             assert_eq!(
                 out["requests"], 3,
-                "{pin} {client}: a short wait is for the SDK to retry"
+                "{pin} {client}: a wait of less than a minute is for the SDK to retry"
             );
+            let earliest = 50.0 - burst.elapsed().as_secs_f64();
             for wait in out["sleeps"].as_array().unwrap() {
                 let wait = wait.as_f64().unwrap();
                 assert!(
-                    (0.001..=1.0).contains(&wait),
-                    "{pin} {client}: told to wait {wait} s for one of 1 per second"
+                    (earliest..=50.0).contains(&wait),
+                    "{pin} {client}: told to wait {wait} s"
                 );
             }
         }
     }
+    assert_eq!(upstream.count(), 1);
 }
 
 #[tokio::test]
 async fn a_budget_refusal_is_one_request_and_a_clear_exception() {
-    let upstream = sane();
-    let plans = "[limits.plans]\nfree = { burst = 20, refill_per_second = 2 }\n[budgets.plans]\nfree = { daily_usd = '0.001' }";
+    // 700 tokens out cost 0.7 cents; of the day's 0.8 cents, too little is left for another 500.
+    let upstream = FaultUpstream::start([openai::Chat::new(["hello"]).usage(10, 700).completion()]);
+    let plans =
+        "[limits.plans]\nfree = { burst = 20, refill = 2 }\n[budgets.plans]\nfree = { daily_usd = '0.008' }";
     let gateway = Gateway::with_config(&format!("{}\n{plans}", config(&upstream))).await;
+    let first = gateway
+        .ask("sk-ann", r#"{"model":"m","max_tokens":700,"messages":[]}"#)
+        .await;
+    assert_eq!(first.status, 200, "{first:?}");
     for pin in PINS {
-        let out = openai_client(pin, &gateway.url, &["m", "complete", "500"]).await;
-        assert!(is_a(&out, "RateLimitError"), "{pin}: {out}");
-        assert_eq!(out["error"]["code"], "ai_daily_budget_exceeded", "{pin}: {out}");
+        let openai = openai_client(pin, &gateway.url, &["m", "complete", "500"]).await;
         assert_eq!(
-            (&out["requests"], &out["sleeps"]),
-            (&1.into(), &Value::Array(vec![])),
-            "{pin}"
+            openai["error"]["code"], "ai_daily_budget_exceeded",
+            "{pin}: {openai}"
         );
-
-        let out = anthropic_client(pin, &gateway.url, &["m", "complete", "500"]).await;
-        assert!(is_a(&out, "RateLimitError"), "{pin}: {out}");
+        let anthropic = anthropic_client(pin, &gateway.url, &["m", "complete", "500"]).await;
         assert!(
-            out["error"].to_string().contains("ai_daily_budget_exceeded"),
-            "{pin}: {out}"
+            anthropic["error"]
+                .to_string()
+                .contains("ai_daily_budget_exceeded"),
+            "{pin}: {anthropic}"
         );
-        assert_eq!(
-            (&out["requests"], &out["sleeps"]),
-            (&1.into(), &Value::Array(vec![])),
-            "{pin}"
-        );
+        for out in [openai, anthropic] {
+            assert!(is_a(&out, "RateLimitError"), "{pin}: {out}");
+            assert_eq!(out["error"]["status"], 429, "{pin}: {out}");
+            assert_eq!(
+                (&out["requests"], &out["sleeps"]),
+                (&1.into(), &Value::Array(vec![])),
+                "{pin}: {out}"
+            );
+        }
     }
-    assert_eq!(upstream.count(), 0);
+    assert_eq!(upstream.count(), 1);
 }
 
 #[tokio::test]
