@@ -11,7 +11,7 @@ use tracing::{
 use tracing_subscriber::{
     EnvFilter,
     fmt::{
-        FmtContext, FormatEvent, FormatFields,
+        FmtContext, FormatEvent, FormatFields, FormattedFields,
         format::{Compact, Format, Writer},
         time::{self, FormatTime, Uptime},
     },
@@ -27,16 +27,25 @@ pub fn init() {
         .with_writer(io::stderr)
         .with_ansi(color)
         .with_env_filter(filter)
-        .event_format(Lines(
-            tracing_subscriber::fmt::format()
-                .with_timer(time::uptime())
-                .compact(),
-        ))
+        .event_format(Lines::new())
         .init();
 }
 
-/// The usual format, except for failover decisions: `failover: silent ttfb-50ms → next, 539.9 s left`.
-struct Lines(Format<Compact, Uptime>);
+/// The usual format, except for failover decisions: `failover: silent ttfb-50ms → next, 539.9 s left (id=req_1)`.
+struct Lines {
+    usual: Format<Compact, Uptime>,
+    uptime: Uptime,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let uptime = time::uptime();
+        Self {
+            usual: tracing_subscriber::fmt::format().with_timer(uptime).compact(),
+            uptime,
+        }
+    }
+}
 
 impl<S, N> FormatEvent<S, N> for Lines
 where
@@ -54,10 +63,16 @@ where
             event.record(&mut decision);
         }
         if decision.action.is_empty() {
-            return self.0.format_event(context, line, event);
+            return self.usual.format_event(context, line, event);
         }
-        time::uptime().format_time(&mut line)?;
-        writeln!(line, " {decision}")
+        self.uptime.format_time(&mut line)?;
+        write!(line, " {decision}")?;
+        if let Some(span) = context.lookup_current()
+            && let Some(fields) = span.extensions().get::<FormattedFields<N>>()
+        {
+            write!(line, " ({fields})")?;
+        }
+        writeln!(line)
     }
 }
 

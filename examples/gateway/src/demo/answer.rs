@@ -16,6 +16,9 @@ use tower_ai_core::Dialect;
 /// Between two events of a stream: slow enough to be seen.
 const PACE: Duration = Duration::from_millis(20);
 
+/// Words of an upstream that talks a lot.
+const TALKATIVE: usize = 500;
+
 /// An answer to one request: some words, and the tokens that they come to (one a word; four bytes of prompt a token).
 pub(super) struct Answer {
     dialect: Dialect,
@@ -31,9 +34,15 @@ impl Answer {
         let model = request["model"].as_str().unwrap_or_default();
         let text = format!(
             "This is the simulated upstream {behaviour:?} speaking, and {model} is what you asked for. Nothing was \
-             thought about your prompt; the tokens are counted all the same, and they cost invented money."
+             thought about your prompt; the tokens are counted all the same, and they cost invented money. "
         );
-        let mut words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
+        let length = if behaviour == "talkative" {
+            TALKATIVE
+        } else {
+            text.split_inclusive(' ').count()
+        };
+        let words = text.split_inclusive(' ').cycle().take(length);
+        let mut words: Vec<String> = words.map(str::to_owned).collect();
         let bound = ["max_completion_tokens", "max_tokens"]
             .iter()
             .find_map(|bound| request[bound].as_u64())

@@ -51,7 +51,10 @@ async fn answer(request: Request<Incoming>) -> Result<Reply, hyper::Error> {
         Dialect::OpenAi
     };
     let behaviour = path.split('/').nth(1).unwrap_or_default();
-    let known = matches!(behaviour, "fast" | "slow" | "silent" | "failing" | "throttled");
+    let known = matches!(
+        behaviour,
+        "fast" | "slow" | "talkative" | "silent" | "failing" | "throttled"
+    );
     if request.method() != Method::POST || !known {
         return Ok(whole(
             StatusCode::NOT_FOUND,

@@ -54,9 +54,10 @@ impl<S> Gateway<S> {
         R: Body<Data = Bytes>,
     {
         let id = self.ids.next();
-        let span = tracing::info_span!("request", id = ?id);
+        let span = tracing::info_span!("request", %id);
         let mut response = self.route(request).instrument(span).await;
         tell_who_served(&mut response);
+        let id = HeaderValue::try_from(id).expect("letters, digits and underscores are valid in a header");
         let headers = response.headers_mut();
         headers.insert("x-request-id", id.clone()); // where OpenAI's SDKs look
         headers.insert("request-id", id); // where Anthropic's do

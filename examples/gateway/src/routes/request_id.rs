@@ -1,6 +1,5 @@
 //! Names for requests.
 
-use http::HeaderValue;
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
@@ -22,12 +21,8 @@ impl RequestIds {
         }
     }
 
-    pub(super) fn next(&self) -> HeaderValue {
-        let id = format!(
-            "req_{:016x}{:x}",
-            self.process,
-            self.count.fetch_add(1, Ordering::Relaxed)
-        );
-        HeaderValue::try_from(id).expect("hexadecimal digits are valid in a header")
+    pub(super) fn next(&self) -> String {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        format!("req_{:016x}{count:x}", self.process)
     }
 }

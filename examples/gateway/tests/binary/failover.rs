@@ -57,7 +57,7 @@ async fn the_terminal_shows_each_decision_with_candidate_reason_and_time_left() 
 
     let terminal = gateway.terminal_with("failing status-500 → next").await;
     assert!(
-        terminal.contains("failover: silent ttfb-50ms → next, 539.9 s left"),
+        terminal.contains("failover: silent ttfb-50ms → next, 539.9 s left (id=req_"),
         "{terminal}"
     );
     assert!(terminal.contains("failover: fast serves, 539."), "{terminal}");

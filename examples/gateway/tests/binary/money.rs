@@ -69,6 +69,29 @@ async fn of_200_calls_at_once_exactly_the_7_that_the_budget_holds_are_admitted()
 }
 
 #[tokio::test]
+async fn the_demo_shows_a_budget_that_is_used_up_and_a_call_that_is_too_dear() {
+    let gateway = Gateway::demo().await;
+    for expected in [200, 200, 200, 429] {
+        let answer = gateway
+            .ask("sk-demo-free", r#"{"model":"demo-dear","messages":[]}"#)
+            .await;
+        assert_eq!(answer.status, expected, "{answer:?}");
+    }
+    let alert = "budget alert";
+    assert_eq!(gateway.terminal_with(alert).await.matches(alert).count(), 1);
+    let too_dear = gateway
+        .ask(
+            "sk-demo-free",
+            r#"{"model":"demo-dear","max_tokens":1000,"messages":[]}"#,
+        )
+        .await;
+    assert_eq!(
+        (too_dear.status.as_u16(), too_dear.code().as_str()),
+        (413, "prompt_too_expensive")
+    );
+}
+
+#[tokio::test]
 async fn a_burst_is_served_at_once_and_the_next_call_is_told_when_to_come() {
     let upstream = FaultUpstream::start([Chat::new(["hello"]).completion()]);
     let slow =
