@@ -265,6 +265,16 @@ impl Config {
             same_plans(&self.limits.plans, "limits", &self.budgets.plans, "budgets")?;
             same_plans(&self.budgets.plans, "budgets", &self.limits.plans, "limits")?;
         }
+        for (at, upstream) in self.upstreams.iter().enumerate() {
+            if let Some(model) = upstream
+                .named
+                .keys()
+                .find(|model| !upstream.models.contains(model))
+            {
+                let message = format!("{model:?} is not among its models");
+                return Err(ConfigError::new(format!("upstreams[{at}].named"), message));
+            }
+        }
         for (at, key) in self.keys.iter().enumerate() {
             self.check_plan(key)
                 .map_err(|error| error.within(&format!("keys[{at}]")))?;
@@ -408,6 +418,12 @@ mod tests {
             "keys[0].plan: there is no plan \"growht\""
         );
         assert!(error("[[keys]]\nkey = 'k'\ntenant = \"a\\nb\"").starts_with("keys[0].tenant: "));
+    }
+
+    #[test]
+    fn a_name_for_a_model_that_is_not_served_is_refused() {
+        let error = error("models = ['gpt-5']\nnamed = { 'gpt5' = 'eu' }");
+        assert_eq!(error, "upstreams[0].named: \"gpt5\" is not among its models");
     }
 
     #[test]

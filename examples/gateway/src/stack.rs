@@ -31,15 +31,13 @@ pub type Governed =
 pub fn governed(config: &Config, ledger: &MemoryLedger) -> Result<Governed, ConfigError> {
     let prices = prices(config);
     // Once per call, from here …
-    let estimate =
-        EstimateLayer::new(&prices)
-            .body_limit(BODY_LIMIT)
-            .unpriced(match config.budgets.enabled {
-                true => Unpriced::Refuse, // what cannot be priced cannot be governed
-                false => Unpriced::Pass,
-            });
-    let limits = || RateLimitLayer::new(MemoryStore::new(), limits(config));
-    let budgets = || BudgetLayer::new(ledger.clone(), budgets(config));
+    let estimate = EstimateLayer::new(&prices)
+        .body_limit(BODY_LIMIT)
+        .unpriced(unpriced(config));
+    let limits =
+        || RateLimitLayer::new(MemoryStore::new(), limits(config)).map_err(|error| error.within("limits"));
+    let budgets =
+        || BudgetLayer::new(ledger.clone(), budgets(config)).map_err(|error| error.within("budgets"));
     // … and once per attempt, from the second layer on.
     let upstreams = ServiceBuilder::new()
         .layer(FailoverLayer::new(routes(config))?)
@@ -56,57 +54,57 @@ pub fn governed(config: &Config, ledger: &MemoryLedger) -> Result<Governed, Conf
     })
 }
 
+/// What cannot be priced cannot be governed.
+fn unpriced(config: &Config) -> Unpriced {
+    if config.budgets.enabled {
+        Unpriced::Refuse
+    } else {
+        Unpriced::Pass
+    }
+}
+
 fn prices(config: &Config) -> Prices {
-    config
-        .prices
-        .iter()
-        .fold(Prices::bundled(), |prices, (model, price)| {
-            prices.with_price(
-                model.as_str(),
-                Price::per_million(price.input_usd_per_million, price.output_usd_per_million),
-            )
-        })
+    let prices = Prices::bundled();
+    for (model, price) in &config.prices {
+        let price = Price::per_million(price.input_usd_per_million, price.output_usd_per_million);
+        prices.set_price(model.as_str(), price);
+    }
+    prices
 }
 
 fn limits(config: &Config) -> Plans<Limits> {
-    let config = &config.limits;
-    config
-        .plans
-        .iter()
-        .fold(Plans::fallback(&config.fallback), |plans, (name, plan)| {
-            let mut limits = Limits::per_tenant().requests(
-                "requests",
-                bucket(plan.burst)
-                    .refill(plan.refill)
-                    .per(SECOND * plan.per_seconds),
-            );
-            if let Some(tokens) = plan.tokens_per_minute {
-                limits = limits.tokens("tokens", bucket(tokens).refill(tokens).per(MINUTE));
-            }
-            plans.plan(name, limits)
-        })
+    let mut plans = Plans::fallback(&config.limits.fallback);
+    for (name, plan) in &config.limits.plans {
+        let requests = bucket(plan.burst)
+            .refill(plan.refill)
+            .per(SECOND * plan.per_seconds);
+        let mut limits = Limits::per_tenant().requests("requests", requests);
+        if let Some(tokens) = plan.tokens_per_minute {
+            limits = limits.tokens("tokens", bucket(tokens).refill(tokens).per(MINUTE));
+        }
+        plans = plans.plan(name, limits);
+    }
+    plans
 }
 
 fn budgets(config: &Config) -> Plans<Budget> {
-    let config = &config.budgets;
-    config
-        .plans
-        .iter()
-        .fold(Plans::fallback(&config.fallback), |plans, (name, plan)| {
-            let budget = Budget::daily(plan.daily_usd)
-                .request_cap(plan.request_cap_usd)
-                .alert_at_percent(plan.alert_at_percent)
-                .in_zone(&plan.zone);
-            plans.plan(name, budget)
-        })
+    let mut plans = Plans::fallback(&config.budgets.fallback);
+    for (name, plan) in &config.budgets.plans {
+        let budget = Budget::daily(plan.daily_usd)
+            .request_cap(plan.request_cap_usd)
+            .alert_at_percent(plan.alert_at_percent)
+            .in_zone(&plan.zone);
+        plans = plans.plan(name, budget);
+    }
+    plans
 }
 
 fn routes(config: &Config) -> Routes {
     let mut models: BTreeMap<&str, Vec<Upstream>> = BTreeMap::new();
-    let mut any = Vec::new();
+    let mut routes = Routes::new();
     for upstream in &config.upstreams {
         if upstream.models.is_empty() {
-            any.push(candidate(upstream));
+            routes = routes.any([candidate(upstream)]);
         }
         for model in &upstream.models {
             let candidate = match upstream.named.get(model) {
@@ -116,12 +114,10 @@ fn routes(config: &Config) -> Routes {
             models.entry(model).or_default().push(candidate);
         }
     }
-    let routes = models
-        .into_iter()
-        .fold(Routes::new(), |routes, (model, upstreams)| {
-            routes.model(model, upstreams)
-        });
-    if any.is_empty() { routes } else { routes.any(any) }
+    for (model, candidates) in models {
+        routes = routes.model(model, candidates);
+    }
+    routes
 }
 
 fn candidate(config: &crate::config::Upstream) -> Upstream {

@@ -24,19 +24,15 @@ const DEADLINE: Duration = Duration::from_secs(540);
 /// The gateway: the governed stack, and the pages around it.
 #[derive(Debug)]
 pub struct Gateway<S> {
-    /// Who may call.
-    pub keys: Keys,
-    /// Answers AI calls.
-    pub governed: S,
-    /// `GET /v1/models`
-    pub models: Models,
-    /// `GET /v1/usage`
-    pub usage: Usage,
+    keys: Keys,
+    governed: S,
+    models: Models,
+    usage: Usage,
     ids: RequestIds,
 }
 
 impl<S> Gateway<S> {
-    /// The pages of a governed stack.
+    /// Lets callers with `keys` in to the governed stack and the pages.
     pub fn new(keys: Keys, governed: S, models: Models, usage: Usage) -> Self {
         Self {
             keys,
@@ -80,15 +76,11 @@ impl<S> Gateway<S> {
         };
         match (&parts.method, parts.uri.path()) {
             (&Method::POST, "/v1/chat/completions" | "/v1/messages") => {
+                let deadline = Deadline((Instant::now() + DEADLINE).into_std());
                 parts.extensions.insert(caller.clone());
-                parts
-                    .extensions
-                    .insert(Deadline((Instant::now() + DEADLINE).into_std()));
-                let Ok(response) = self
-                    .governed
-                    .clone()
-                    .oneshot(Request::from_parts(parts, body))
-                    .await;
+                parts.extensions.insert(deadline);
+                let call = self.governed.clone().oneshot(Request::from_parts(parts, body));
+                let Ok(response) = call.await;
                 response.map(Refusable::inner)
             }
             (&Method::GET, "/v1/models") => self.models.page(format.dialect()),
@@ -102,21 +94,17 @@ impl<S> Gateway<S> {
     }
 }
 
-/// The facts that failover leaves in the response's extensions, for the caller to see.
+/// What failover leaves in the response's extensions, for the caller to see.
 fn tell_who_served<R>(response: &mut Response<R>) {
-    let candidate = response
-        .extensions()
+    let facts = response.extensions();
+    let served_by = facts
         .get::<ServedBy>()
-        .map(|by| by.candidate.clone());
-    let attempts = response
-        .extensions()
-        .get::<FailoverTrace>()
-        .map(|trace| trace.0.len());
-    let headers = response.headers_mut();
-    if let Some(Ok(candidate)) = candidate.map(|name| HeaderValue::from_str(&name)) {
-        headers.insert("x-served-by", candidate);
+        .and_then(|by| HeaderValue::from_str(&by.candidate).ok());
+    let attempts = facts.get::<FailoverTrace>().map(|trace| trace.0.len());
+    if let Some(candidate) = served_by {
+        response.headers_mut().insert("x-served-by", candidate);
     }
     if let Some(attempts) = attempts {
-        headers.insert("x-attempts", attempts.into());
+        response.headers_mut().insert("x-attempts", attempts.into());
     }
 }

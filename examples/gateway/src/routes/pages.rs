@@ -69,20 +69,15 @@ impl Usage {
     /// # Errors
     /// [`ConfigError`] when a time zone is not known.
     pub fn new(config: &Config, ledger: MemoryLedger) -> Result<Self, ConfigError> {
-        let all = Plans::fallback(&config.budgets.fallback);
-        let all = config
-            .budgets
-            .plans
-            .iter()
-            .fold(all, |all, (name, plan)| all.plan(name, plan));
-        let budgets = config
-            .budgets
-            .enabled
-            .then(|| all.try_map(|_, plan| Ok((Window::new(Period::Day, &plan.zone)?, plan.daily_usd))));
-        Ok(Self {
-            ledger,
-            budgets: budgets.transpose()?,
-        })
+        let mut budgets = None;
+        if config.budgets.enabled {
+            let mut plans = Plans::fallback(&config.budgets.fallback);
+            for (name, plan) in &config.budgets.plans {
+                plans = plans.plan(name, (Window::new(Period::Day, &plan.zone)?, plan.daily_usd));
+            }
+            budgets = Some(plans);
+        }
+        Ok(Self { ledger, budgets })
     }
 
     /// `GET /v1/usage`: the caller's plan and, by its tenant's account, what is spent, reserved, allowed, and when the
@@ -100,16 +95,13 @@ impl Usage {
         );
         match self.ledger.balance(&claim).await {
             Ok(balance) => json_page(usage_json(caller, Some(plan), Some(&balance))),
-            Err(unavailable) => {
-                let message = unavailable.to_string();
-                Refusal::new(
-                    LayerKind::Host,
+            Err(_) => {
+                let (kind, message) = (
                     RefusalKind::Unavailable,
-                    "ledger_unavailable",
-                    message,
-                )
-                .retry_after(RETRY_LEDGER)
-                .into_response(format)
+                    "what was spent cannot be read at the moment",
+                );
+                let refusal = Refusal::new(LayerKind::Host, kind, "ledger_unavailable", message);
+                refusal.retry_after(RETRY_LEDGER).into_response(format)
             }
         }
     }
@@ -129,7 +121,11 @@ fn usage_json(caller: &Caller, plan: Option<&str>, balance: Option<&Balance>) ->
         cents(|balance| balance.spent),
         cents(|balance| balance.reserved),
         cents(|balance| balance.limit),
-        Value::from(balance.map(|balance| balance.reset_after.as_secs_f64().ceil() as u64)),
+        balance.map_or("null".to_owned(), |balance| balance
+            .reset_after
+            .as_millis()
+            .div_ceil(1000)
+            .to_string()),
     )
 }
 
