@@ -177,7 +177,7 @@ async fn plans_have_budgets_of_their_own_and_an_unknown_plan_gets_the_fallback()
 async fn tenants_do_not_pay_for_each_other() {
     let layer = layer(Budget::daily(usd!(0.80)));
     for tenant in ["a", "b"] {
-        drop(call(&layer, call_of(tenant, "free", usd!(0.80))).await);
+        assert_eq!(code(&call(&layer, call_of(tenant, "free", usd!(0.80))).await), OK);
         assert_eq!(
             code(&call(&layer, call_of(tenant, "free", usd!(0.01))).await),
             EXCEEDED
@@ -198,7 +198,7 @@ async fn by_choice_each_user_has_the_budget() {
     };
     let per_user = layer(Budget::daily(usd!(0.80)).per_user());
     for user in [Some("ann"), Some("bob"), None] {
-        drop(call(&per_user, of(user)).await);
+        assert_eq!(code(&call(&per_user, of(user)).await), OK, "{user:?}");
         assert_eq!(code(&call(&per_user, of(user)).await), EXCEEDED, "{user:?}");
     }
     let per_tenant = layer(Budget::daily(usd!(0.80)));

@@ -8,7 +8,9 @@ use http::{Request, Response};
 use std::{
     future::{Ready, ready},
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
 };
 use support::{Noted, Remote, Told, call_costing, nanos};
 use testkit::{ALL_ENDS, End, ScriptedBody};
@@ -66,6 +68,15 @@ const ROWS: &[Row] = &[
         inside: &[LayerKind::Failover, LayerKind::Usage],
         at_head: |_| {},
         status: 503,
+        refused: true,
+        in_body: |_| {},
+        settled: Told::Released,
+    },
+    Row {
+        name: "a: refused inside in the shape of gRPC, which is a 200",
+        inside: &[],
+        at_head: |_| {},
+        status: 200,
         refused: true,
         in_body: |_| {},
         settled: Told::Released,
@@ -299,29 +310,46 @@ async fn what_the_inner_body_tells_when_it_is_dropped_comes_before_the_settlemen
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_the_inner_future_tells_when_it_is_dropped_comes_before_the_settlement() {
-    struct Tells(Call);
-    impl Drop for Tells {
-        fn drop(&mut self) {
-            attempt(&self.0, 0, UsageState::Answered, (0, 0), 3);
+/// Fails, or waits forever; and has something to tell when it is dropped.
+struct Telling {
+    call: Call,
+    fails: bool,
+}
+
+impl Future for Telling {
+    type Output = Result<Response<ScriptedBody>, std::io::Error>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.fails {
+            true => Poll::Ready(Err(std::io::Error::other("cut"))),
+            false => Poll::Pending,
         }
     }
-    let (ledger, call) = (Noted::<MemoryLedger>::default(), Call::default());
-    let inner = service_fn(|request: Request<ScriptedBody>| {
-        let call = request.extensions().get::<Call>().unwrap().clone();
-        call.enter(LayerKind::Usage);
-        let tells = Tells(call);
-        async move {
-            let _tells = tells;
-            std::future::pending::<Result<Response<ScriptedBody>, std::io::Error>>().await
-        }
-    });
-    let service = layer(&ledger).layer(inner);
-    timeout(Duration::from_secs(1), service.oneshot(request(&call)))
-        .await
-        .unwrap_err();
-    assert_eq!(ledger.told(), [Told::Settled(130, Basis::Estimated)]);
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        attempt(&self.call, 0, UsageState::Answered, (0, 0), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_inner_future_tells_when_it_is_dropped_comes_before_the_settlement() {
+    for fails in [false, true] {
+        let (ledger, call) = (Noted::<MemoryLedger>::default(), Call::default());
+        let inner = service_fn(|request: Request<ScriptedBody>| {
+            let call = request.extensions().get::<Call>().unwrap().clone();
+            call.enter(LayerKind::Usage);
+            Telling { call, fails }
+        });
+        let service = layer(&ledger).layer(inner);
+        let _ = timeout(Duration::from_secs(1), service.oneshot(request(&call))).await;
+        assert_eq!(
+            ledger.told(),
+            [Told::Settled(130, Basis::Estimated)],
+            "fails: {fails}"
+        );
+    }
 }
 
 #[test]

@@ -12,9 +12,10 @@ use std::{
     fmt::Debug,
     future::ready,
     sync::{Arc, Mutex},
+    time::Duration,
 };
-use support::{Away, call_costing, nanos};
-use testkit::{ScriptedBody, in_paused_time};
+use support::{Away, call_costing, midnight, nanos};
+use testkit::{ScriptedBody, SetClock, in_paused_time};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_ai_budget::{Budget, BudgetLayer, Ledger, MemoryLedger};
 use tower_ai_core::{AiCall, Call, Estimate, LayerKind, Operation, UsageState, usd};
@@ -160,4 +161,27 @@ fn a_ledger_that_is_away_is_told_with_its_reason_and_the_rule() {
     let event = &log.with("no answer from the ledger")[0];
     assert_eq!(event["reason"], "the ledger is unavailable: out for lunch");
     assert_eq!(event["rule"], "closed");
+}
+
+#[test]
+fn a_settlement_after_the_lease_is_told_as_late_even_if_nobody_looked_in_between() {
+    let log = logged(async {
+        let hands = SetClock::at(midnight());
+        let ledger = MemoryLedger::new().wall_clock(hands.clock());
+        let layer = BudgetLayer::new(ledger, Budget::daily(usd!(1))).unwrap();
+        for late in [false, true] {
+            let hands = hands.clone();
+            let inner = service_fn(move |_: Request<ScriptedBody>| {
+                if late {
+                    hands.advance(Duration::from_secs(601));
+                }
+                ready(Ok::<_, Infallible>(Response::new(ScriptedBody::of([
+                    "an answer",
+                ]))))
+            });
+            drop(layer.layer(inner).oneshot(call_costing(usd!(0.1))).await.unwrap());
+        }
+    });
+    assert_eq!(log.with("the lease of a reservation is over").len(), 1);
+    assert_eq!(log.with("settled late, after its lease was over").len(), 1);
 }
