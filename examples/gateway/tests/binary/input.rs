@@ -87,6 +87,19 @@ async fn bad_input_gets_a_clear_error_and_costs_nothing() {
 }
 
 #[tokio::test]
+async fn a_long_context_passes() {
+    let upstream = FaultUpstream::start([Chat::new(["hello"]).completion()]);
+    let gateway = Gateway::with_config(&config(&upstream)).await;
+    let long = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":"{}"}}]}}"#,
+        "x".repeat(1 << 20)
+    );
+    let answer = gateway.ask("sk-ann", long.clone()).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(upstream.request(0).body, long);
+}
+
+#[tokio::test]
 async fn a_refusal_reaches_a_client_that_is_still_sending() {
     let upstream = FaultUpstream::start([Chat::new(["hello"]).completion()]);
     let gateway = Gateway::with_config(&config(&upstream)).await;
