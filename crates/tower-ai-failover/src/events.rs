@@ -92,9 +92,7 @@ impl Events {
         if end > 0 {
             out.push_back(data.slice(..end));
         }
-        if !found.is_error {
-            self.keep(data.slice(end..), out);
-        }
+        self.keep(data.slice(end..), out);
         found
     }
 
@@ -217,6 +215,19 @@ mod tests {
         let _ = pushed(&mut events, stream.frames[1].slice(..20));
         let mut out = VecDeque::new();
         assert_eq!(events.finish(&mut out), StreamEnd::Cut);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn a_cut_event_after_the_terminal_marker_is_dropped_and_the_end_is_clean() {
+        let mut events = chat();
+        let stream = Chat::new(["hello"]).stream_with_usage();
+        for frame in &stream.frames[..3] {
+            let _ = pushed(&mut events, frame.clone());
+        }
+        let _ = pushed(&mut events, stream.frames[3].slice(..40));
+        let mut out = VecDeque::new();
+        assert_eq!(events.finish(&mut out), StreamEnd::Complete);
         assert!(out.is_empty());
     }
 

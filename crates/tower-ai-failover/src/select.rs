@@ -95,7 +95,6 @@ impl Tries {
     /// Counts from 1.
     pub(crate) fn start(&mut self, candidate: usize) -> u32 {
         self.tries[candidate].times += 1;
-        self.tries[candidate].rests = None;
         self.made += 1;
         self.made
     }

@@ -330,6 +330,30 @@ async fn trailers_of_a_complete_stream_are_passed_on_and_of_a_cut_one_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn trailers_are_the_end_whatever_the_upstream_does_then() {
+    let body = ScriptedBody::of(begun()).trailers([("x-sum", "7")]).forever();
+    let watch = body.watch();
+    assert!(read(body).await.ends_with(&interrupted("truncated")));
+    assert!(watch.is_dropped());
+
+    let document = Chat::new(["x"]).completion();
+    let layer = FailoverLayer::new(Routes::new().any([Upstream::plain("a", "http://a")])).unwrap();
+    let body = ScriptedBody::of(document.frames.clone())
+        .trailers([("x-sum", "7")])
+        .forever();
+    let answer = Answer::ok(body).header("content-type", "application/json");
+    let request = Request::get("/files/1").body(Full::default()).unwrap();
+    let collected = send(&layer, &scripted([answer]), request)
+        .await
+        .into_body()
+        .collect()
+        .await
+        .unwrap();
+    assert_eq!(collected.trailers().unwrap()["x-sum"], "7");
+    assert_eq!(collected.to_bytes(), document.bytes());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_who_leaves_mid_stream_drops_the_upstreams_body() {
     let body = ScriptedBody::of(begun()).forever();
     let watch = body.watch();
