@@ -8,7 +8,7 @@
 //! | b | the call was answered, and no attempt was answered 2xx | what is known to be billed, else released (4xx and 5xx are not billed) |
 //! | c | 2xx, and its final usage arrived | that usage, plus other attempts known to be billed |
 //! | d | 2xx without final usage (none, unreadable, cut) | the larger of what was reported and the full input + the output that was passed on; marked estimated |
-//! | e | dropped after an attempt was sent, before a 2xx | the full input, marked maybe billed (released by choice) |
+//! | e | dropped after an attempt was sent that may be billed, before a 2xx | the full input, marked maybe billed (released by choice) |
 //! | f | 2xx and no Usage in the stack, so that c and d cannot be told | the estimate, marked estimated |
 //!
 //! A failed inner service counts as answered in row b: it is known not to have answered 2xx.
@@ -93,7 +93,7 @@ pub fn settlement(call: &Call, outcome: Outcome) -> Settlement {
         }
         // No attempt is known to Usage although the head is 2xx: something inside answered for it (a cache, say).
         (Outcome::Success, None) if attempts.is_empty() => Settlement::Release,
-        (Outcome::Dropped, None) => maybe_billed(call, &attempts), // e
+        (Outcome::Dropped, None) if may_be_billed(watched, &attempts) => maybe_billed(call, &attempts), // e
         (_, None) => match with_billed(&attempts, None, TokenCounts::default(), Some(NanoUsd::ZERO)) {
             (counts, _) if counts == TokenCounts::default() => Settlement::Release,
             billed => charge(billed, Basis::Reported),
@@ -137,6 +137,12 @@ fn with_billed(
                 .map(|(cost, other)| cost.saturating_add(other));
             (counts.plus(&other.counts), sum)
         })
+}
+
+/// Whether an attempt may be billed of which nothing is known; one that was answered 4xx or 5xx is not.
+fn may_be_billed(watched: bool, attempts: &[AttemptUsage]) -> bool {
+    let unknown = |attempt: &AttemptUsage| attempt.state <= UsageState::MaybeBilled;
+    !watched || attempts.iter().any(unknown)
 }
 
 fn maybe_billed(call: &Call, attempts: &[AttemptUsage]) -> Settlement {
@@ -277,6 +283,18 @@ mod tests {
         assert_eq!(
             (counts, cost, basis),
             (TokenCounts::new(100, 0), None, Basis::MaybeBilled)
+        );
+    }
+
+    #[test]
+    fn row_e_dropped_between_attempts_that_are_not_billed_is_released() {
+        let call = stack(&[LayerKind::Failover, LayerKind::Usage]);
+        attempt(&call, 1, UsageState::NotBilled, TokenCounts::default(), 0);
+        assert_eq!(settlement(&call, Outcome::Dropped), Settlement::Release);
+        attempt(&call, 2, UsageState::Sent, TokenCounts::default(), 0);
+        assert_eq!(
+            settlement(&call, Outcome::Dropped),
+            charged(100, 0, Basis::MaybeBilled)
         );
     }
 

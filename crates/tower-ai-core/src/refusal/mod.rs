@@ -1,6 +1,6 @@
 //! Answers that a layer gives by itself, in the shape that the caller's client library reads.
 //!
-//! The shapes were checked against the official OpenAI and Anthropic SDKs (`tests/sdk.rs` of the workspace).
+//! The shapes were checked against the official OpenAI and Anthropic SDKs (`examples/gateway/tests` of the workspace).
 
 mod body;
 mod format;
