@@ -131,8 +131,9 @@ where
         let now = Instant::now();
         let Deadline(end) = call.deadline_or(|| Deadline((now + settings.deadline).into_std()));
         let time = Time::new(now, Instant::from_std(end), settings.waiting);
-        // The body of a gRPC call may be half of a conversation: it is not waited for.
-        let (buffering, body) = if is_grpc(&original.headers) {
+        // The body of a gRPC call may be half of a conversation: it is not waited for, unless the method is known.
+        let may_converse = is_grpc(&original.headers) && !settings.is_unary_grpc(original.uri.path());
+        let (buffering, body) = if may_converse {
             (None, Some(Buffered::unread(body)))
         } else {
             (Some(Buffering::new(body, settings.replay_limit)), None)

@@ -7,7 +7,7 @@ use crate::{
     select::DEFAULT_ATTEMPTS,
     share::{DEFAULT_DEADLINE, DEFAULT_WAITING},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 use tower_ai_core::ConfigError;
 use tower_layer::Layer;
 
@@ -45,6 +45,14 @@ pub(crate) struct Settings {
     pub(crate) attempts: u32,
     pub(crate) replay_limit: usize,
     pub(crate) commit_at_first_byte: bool,
+    unary_grpc: HashSet<Box<str>>,
+}
+
+impl Settings {
+    /// Whether a gRPC call to this path is read whole, so that it can be sent again.
+    pub(crate) fn is_unary_grpc(&self, path: &str) -> bool {
+        self.unary_grpc.contains(path)
+    }
 }
 
 /// The largest request body that is kept to be sent again, if nothing else is said.
@@ -68,6 +76,7 @@ impl FailoverLayer {
                 attempts: DEFAULT_ATTEMPTS,
                 replay_limit: DEFAULT_REPLAY_BYTES,
                 commit_at_first_byte: false,
+                unary_grpc: HashSet::new(),
             }),
         })
     }
@@ -107,6 +116,13 @@ impl FailoverLayer {
     /// content, or a document that breaks off, is not failed over then. Default false.
     pub fn commit_at_first_byte(self, commit: bool) -> Self {
         self.with(|settings| settings.commit_at_first_byte = commit)
+    }
+
+    /// gRPC methods with one request message, by path (`/package.Service/Method`): such a request is read whole and can be
+    /// sent again. Any other gRPC call may be a conversation; it gets one attempt. Only name methods that may run twice.
+    pub fn unary_grpc(self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let paths = paths.into_iter().map(|path| path.into().into_boxed_str());
+        self.with(|settings| settings.unary_grpc.extend(paths))
     }
 
     /// Makes jitter repeat itself, for tests and simulations.

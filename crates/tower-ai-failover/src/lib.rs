@@ -67,7 +67,9 @@
 //! complete. Request bodies up to 32 MiB are kept to be sent again; a larger one gets one attempt.
 //!
 //! A call whose content type is `application/grpc*` also gets one attempt, its body and answer passing as they come: it
-//! may be a conversation. It fails over only while the inner service is not ready; replay of unary calls is yet to come.
+//! may be a conversation. It fails over only while the inner service is not ready. Methods that are named by
+//! [`FailoverLayer::unary_grpc`] are read whole and fail over on faults and silence; a status in gRPC trailers is an answer
+//! and passes.
 //!
 //! # Cancellation
 //!

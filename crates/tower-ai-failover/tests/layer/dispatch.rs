@@ -386,6 +386,27 @@ async fn a_grpc_call_gets_one_attempt_and_its_answer_at_once() {
     assert_eq!(probe.calls(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_grpc_method_named_unary_is_read_whole_and_fails_over() {
+    let routes = Routes::new().any([Upstream::plain("a", "http://a"), Upstream::plain("b", "http://b")]);
+    let layer = FailoverLayer::new(routes)
+        .unwrap()
+        .unary_grpc(["/pkg.Service/Get"]);
+    let request = Request::post("/pkg.Service/Get").header("content-type", "application/grpc");
+    let request = request
+        .body(ScriptedBody::of(["hel"]).pending().data("lo"))
+        .unwrap();
+
+    let probe = ProbeService::new(|n| match n {
+        0 => Answer::error("broke"),
+        _ => Answer::ok(ScriptedBody::of(["there"])).header("content-type", "application/grpc"),
+    });
+    let response = layer.layer(probe.clone()).oneshot(request).await.unwrap();
+    assert_eq!(served_by_any(&response), "b");
+    let bodies: Vec<_> = probe.seen().into_iter().map(|request| request.body).collect();
+    assert_eq!(bodies, ["hello", "hello"]);
+}
+
 fn served_by_any<B>(response: &Response<B>) -> &str {
     &response.extensions().get::<ServedBy>().unwrap().candidate
 }
