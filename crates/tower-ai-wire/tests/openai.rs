@@ -492,3 +492,18 @@ fn a_document_that_is_too_long_passes_unread() {
         (vec![Content], Complete, None)
     );
 }
+
+#[test]
+fn an_answer_of_several_choices_is_open_until_each_that_went_on_is_finished() {
+    let delta = |index: u8| format!(r#"{{"choices":[{{"index":{index},"delta":{{"content":"a"}}}}]}}"#);
+    let finish = |index: u8, reason: &str| {
+        format!(r#"{{"choices":[{{"index":{index},"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
+    };
+    let ending = |events: &[String]| chunks(events.iter().map(String::as_str)).ending;
+    let mut events = vec![delta(0), delta(1), finish(0, "length"), delta(1)];
+    assert_eq!(ending(&events), Ending::Open, "a cut here is no clean end");
+    events.push(finish(1, "stop"));
+    assert_eq!(ending(&events), Ending::Incomplete);
+    events.push(delta(0)); // what some servers send after the finish reason
+    assert_eq!(ending(&events), Ending::Incomplete);
+}

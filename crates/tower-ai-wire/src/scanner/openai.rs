@@ -7,7 +7,7 @@
 use super::{
     Ending, EventKind, UsageMember,
     glance::{Look, look, values_of},
-    reader::{Reading, Seen},
+    reader::{Choices, Reading, Seen},
 };
 use crate::json::{Object, Value};
 use memchr::memmem::Finder;
@@ -47,11 +47,20 @@ pub(super) fn chunk(chunk: &Object<'_>, seen: &mut Seen) -> Result<Reading, Choi
     seen.name_model(chunk);
     seen.name_tier(chunk);
     let mut output = Output::default();
-    for choice in chunk.elements("choices") {
-        output.add_choice(choice);
+    let mut goes_on = Choices::default();
+    for choice in chunk.elements("choices").into_iter().filter_map(Value::object) {
+        let index = choice.count("index").unwrap_or(0);
+        match output.add_choice(&choice) {
+            Progress::Finished => seen.finished.insert(index),
+            Progress::GoesOn => goes_on.insert(index),
+            Progress::Nothing => {}
+        }
     }
     if let Some(ending) = output.ending {
         seen.end(ending);
+    }
+    if !goes_on.is_within(seen.finished) {
+        seen.reopen(); // the finish reason so far was that of another choice
     }
     let usage = take_usage(chunk, seen);
     if output.ending == Some(Ending::Error) {
@@ -75,6 +84,14 @@ pub(super) fn answer(answer: &Object<'_>, seen: &mut Seen) -> Result<Reading, Ch
     }
 }
 
+/// What a chunk says of one choice.
+enum Progress {
+    Nothing,
+    /// Output, and no finish reason.
+    GoesOn,
+    Finished,
+}
+
 /// Model output in the choices of a chunk.
 #[derive(Debug, Default)]
 struct Output {
@@ -85,8 +102,8 @@ struct Output {
 }
 
 impl Output {
-    fn add_choice(&mut self, choice: Value<'_>) {
-        let Some(choice) = choice.object() else { return };
+    fn add_choice(&mut self, choice: &Object<'_>) -> Progress {
+        let before = self.bytes;
         if choice.get("error").is_some() {
             self.end(Ending::Error);
         }
@@ -104,8 +121,10 @@ impl Output {
             } else {
                 Ending::Complete
             }),
-            None => {}
+            None if self.bytes > before => return Progress::GoesOn,
+            None => return Progress::Nothing,
         }
+        Progress::Finished
     }
 
     fn add_delta(&mut self, delta: &Object<'_>) {

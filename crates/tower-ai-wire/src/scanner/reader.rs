@@ -19,6 +19,24 @@ pub(super) struct Seen {
     pub(super) content_events: u64,
     /// Whether a web search was made that usage does not tell.
     has_untold_search: bool,
+    /// Choices that told their finish reason.
+    pub(super) finished: Choices,
+    /// The worst of all ends told.
+    worst: Ending,
+}
+
+/// A set of choices by index, in bounded memory: the last bit stands for all beyond.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Choices(u64);
+
+impl Choices {
+    pub(super) fn insert(&mut self, index: u64) {
+        self.0 |= 1 << index.min(63);
+    }
+
+    pub(super) fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
 }
 
 impl Seen {
@@ -29,7 +47,15 @@ impl Seen {
 
     /// An end never becomes a better one: a stream may close its choices one by one, and politely after an error.
     pub(super) fn end(&mut self, ending: Ending) {
-        self.ending = self.ending.worse(ending);
+        self.worst = self.worst.worse(ending);
+        self.ending = self.worst;
+    }
+
+    /// An end that was told is not that of the whole answer.
+    pub(super) fn reopen(&mut self) {
+        if self.ending != Ending::Error {
+            self.ending = Ending::Open;
+        }
     }
 
     pub(super) fn tell_usage(&mut self, mut counts: TokenCounts) {
