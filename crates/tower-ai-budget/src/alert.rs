@@ -1,6 +1,6 @@
 //! Alerts: a budget is running out.
 
-use crate::{Account, Amount, Span, observe};
+use crate::{Account, Amount, Balance, Span, observe};
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -51,7 +51,7 @@ pub struct Alert {
 
 impl Alert {
     /// An alert about `balance`.
-    pub fn new(balance: &crate::Balance, plan: Arc<str>, percent: u8, cause: AlertCause) -> Self {
+    pub fn new(balance: &Balance, plan: Arc<str>, percent: u8, cause: AlertCause) -> Self {
         Self {
             account: balance.account.clone(),
             plan,

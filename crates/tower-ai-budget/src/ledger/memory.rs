@@ -1,5 +1,6 @@
 //! The ledger of one process.
 
+mod book;
 mod books;
 
 use super::{Balance, Claim, Drained, Ledger, Receipt, ReservationId, Reserved, Unavailable};
@@ -25,7 +26,7 @@ pub enum OnExpire {
 
 /// Keeps the books in the memory of this process: exact, and forgotten with it.
 ///
-/// All accounts are behind one lock, which is held for less than a microsecond or two; several accounts are decided
+/// All accounts are behind one lock, which is held for about a microsecond; several accounts are decided
 /// all or nothing. Clones share the books and the settings.
 ///
 /// - A reservation older than its lease is taken back by whatever touches the ledger next ([`OnExpire`]: given back by

@@ -1,12 +1,15 @@
 //! The books themselves: values and functions of `now`, no clock and no lock.
 
-use super::OnExpire;
+use super::{
+    OnExpire,
+    book::{Book, Key},
+};
 use crate::{
-    Account, Alert, AlertCause, Amount, Balance, Claim, Receipt, ReservationId, Reserved, Span, Statement,
-    Unavailable, Unit, ledger::Hold, observe,
+    Alert, Amount, Balance, Claim, Receipt, ReservationId, Reserved, Statement, Unavailable, ledger::Hold,
+    observe,
 };
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, hash_map},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -43,39 +46,6 @@ pub(super) struct Books {
     /// When each reservation expires; once it has, when it may be forgotten.
     due: BTreeSet<(SystemTime, ReservationId)>,
     expired: usize,
-}
-
-/// One account in one window and unit. The limit is not a part of it, so that a plan may change at any time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
-    account: Account,
-    start: SystemTime,
-    end: SystemTime,
-    unit: Unit,
-}
-
-impl Key {
-    fn of(hold: &Hold) -> Self {
-        Self {
-            account: hold.claim.account.clone(),
-            start: hold.span.start,
-            end: hold.span.end,
-            unit: hold.claim.limit.unit(),
-        }
-    }
-}
-
-/// Sums of `i64` amounts: an `i128` cannot overflow.
-#[derive(Debug)]
-struct Book {
-    spent: i128,
-    reserved: i128,
-    /// Reservations that may still be settled here, expired ones too.
-    unsettled: usize,
-    /// Bit `p` is set once the alert at `p` percent fired.
-    alerted: u128,
-    /// The claim seen last: its limit and thresholds hold for settlements too.
-    claim: Claim,
 }
 
 #[derive(Debug)]
@@ -183,7 +153,7 @@ impl Books {
         let unknown = keys.iter().filter(|key| !self.accounts.contains_key(key)).count();
         if amount.value() < 0 {
             Err("a negative amount")
-        } else if keys.iter().any(|key| key.unit != amount.unit()) {
+        } else if holds.iter().any(|hold| hold.claim.limit.unit() != amount.unit()) {
             Err("a limit in another unit than the amount")
         } else if (1..keys.len()).any(|at| keys[..at].contains(&keys[at])) {
             Err("an account is claimed twice")
@@ -197,11 +167,13 @@ impl Books {
     }
 
     fn book_of(&mut self, hold: &Hold) -> &mut Book {
-        let key = Key::of(hold);
-        if !self.accounts.contains_key(&key) {
-            self.ends.insert((later(hold.span.end, KEEP), key.clone()));
+        match self.accounts.entry(Key::of(hold)) {
+            hash_map::Entry::Occupied(known) => known.into_mut(),
+            hash_map::Entry::Vacant(new) => {
+                self.ends.insert((later(hold.span.end, KEEP), new.key().clone()));
+                new.insert(Book::new(&hold.claim))
+            }
         }
-        self.accounts.entry(key).or_insert_with(|| Book::new(&hold.claim))
     }
 
     /// Ends a reservation that costs `actual`. None is there if it was ended before: then nothing changes.
@@ -313,58 +285,6 @@ impl Books {
         let empty = Book::new(&hold.claim);
         let book = self.accounts.get(&Key::of(hold)).unwrap_or(&empty);
         book.balance(&hold.claim, hold.span.clone(), now)
-    }
-}
-
-impl Book {
-    fn new(claim: &Claim) -> Self {
-        Self {
-            spent: 0,
-            reserved: 0,
-            unsettled: 0,
-            alerted: 0,
-            claim: claim.clone(),
-        }
-    }
-
-    /// Notes what applies to the account now.
-    fn seen(&mut self, claim: &Claim) -> &Self {
-        self.claim = claim.clone();
-        self
-    }
-
-    /// Whether there is no room. To exactly the limit is admitted, and what costs nothing always is.
-    fn lacks(&self, amount: Amount) -> bool {
-        let amount = i128::from(amount.value());
-        amount != 0 && self.spent + self.reserved + amount > i128::from(self.claim.limit.value())
-    }
-
-    /// Sets the bits of thresholds that are crossed.
-    fn cross(&mut self, refused: bool) -> Vec<(u8, AlertCause)> {
-        let limit = i128::from(self.claim.limit.value());
-        let mut crossed = Vec::new();
-        for &percent in &*self.claim.alert_at {
-            let Some(bit) = 1u128.checked_shl(percent.into()) else {
-                continue; // no threshold: they are from 1 to 100
-            };
-            let cause = if self.spent * 100 >= limit * i128::from(percent) {
-                AlertCause::Spent
-            } else if refused {
-                AlertCause::Reserved
-            } else {
-                continue;
-            };
-            if self.alerted & bit == 0 {
-                self.alerted |= bit;
-                crossed.push((percent, cause));
-            }
-        }
-        crossed
-    }
-
-    fn balance(&self, claim: &Claim, span: Span, now: SystemTime) -> Balance {
-        let shown = |sum: i128| i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX });
-        Balance::new(claim, shown(self.spent), shown(self.reserved), span, now)
     }
 }
 
