@@ -94,12 +94,7 @@ fn tell(rules: &Rules, statement: Statement, at: usize) -> Option<Balance> {
     statement.balances.into_iter().nth(at)
 }
 
-/// A call that even an empty window has no room for is told so: to wait would not help it.
 fn refuse(rules: &Rules, ask: &Ask, balance: &Balance) -> Box<Refusal> {
-    let limit = balance.limit.dollars();
-    if ask.amount > limit {
-        return refusal::too_expensive(ask.amount, limit);
-    }
     refusal::exhausted(
         ask.amount,
         balance,

@@ -81,6 +81,11 @@ impl<L: Ledger> BudgetLayer<L> {
         self.with(|rules| rules.deadline = limit)
     }
 
+    /// The name of the plan that applies to a caller: its own if there is a budget for it, else the fallback.
+    pub fn plan(&self, caller: Option<&Caller>) -> Option<&str> {
+        self.rules.plans.of(caller).map(|(name, _)| name)
+    }
+
     /// What a caller has used: for `GET /v1/usage`. Without a caller, that of the shared account.
     ///
     /// # Errors

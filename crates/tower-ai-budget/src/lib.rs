@@ -6,7 +6,7 @@
 //!
 //! | what is refused | answer |
 //! |---|---|
-//! | a call that costs more than one call may (0.80 USD by default; exactly that passes), or than the whole budget | 413 `prompt_too_expensive`, with estimate and cap; nothing is reserved |
+//! | a call that costs more than one call may (0.80 USD by default; exactly that passes) | 413 `prompt_too_expensive`, with estimate and cap; nothing is reserved |
 //! | a call for which there is no room (one that brings the total to exactly the limit passes) | 429, or 402 by choice, `ai_daily_budget_exceeded`, with the time until the window resets |
 //! | a call without a [`Caller`] | 401 `missing_caller`, or one shared account by choice |
 //! | a call whose model has no price | 404 `model_not_found`, or a flat cost by choice |

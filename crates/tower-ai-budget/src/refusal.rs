@@ -26,13 +26,16 @@ pub(crate) fn exhausted(
     status: StatusCode,
 ) -> Box<Refusal> {
     let (spent, reserved) = (balance.spent.dollars(), balance.reserved.dollars());
-    let message = format!(
+    let mut message = format!(
         "the {} budget of {} has no room for a call that may cost {asked} USD: {spent} USD are spent and {reserved} \
          USD are reserved by calls under way; it resets at {}",
         period.adjective(),
         balance.limit,
         balance.span,
     );
+    if asked > balance.limit.dollars() {
+        message.push_str(", but this call costs more than the whole budget");
+    }
     refusal(RefusalKind::Quota, exceeded_code(period), message)
         .status(status)
         .retry_after(balance.reset_after)

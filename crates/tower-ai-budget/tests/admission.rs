@@ -5,6 +5,7 @@
 mod support;
 
 use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use std::{
     convert::Infallible,
     future::{Ready, ready},
@@ -84,11 +85,13 @@ async fn the_cap_is_configured_or_off() {
 }
 
 #[tokio::test]
-async fn a_call_that_no_window_has_room_for_is_not_told_to_wait() {
+async fn a_call_dearer_than_the_whole_budget_is_over_budget_and_told_that_waiting_will_not_help() {
     let layer = layer(Budget::daily(usd!(0.50)));
     let response = call(&layer, call_costing(usd!(0.60))).await;
-    assert_eq!(code(&response), TOO_EXPENSIVE);
-    assert!(!response.headers().contains_key("retry-after"));
+    assert_eq!(code(&response), EXCEEDED);
+    assert_eq!(response.headers()["x-should-retry"], "false");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("more than the whole budget"));
 }
 
 #[tokio::test]

@@ -62,11 +62,12 @@ async fn run(args: Args) -> Result<usize, Box<dyn Error>> {
         None => demo::start().await?,
     };
     let ledger = MemoryLedger::new();
+    let budgets = stack::budgets(&config, &ledger)?;
     let gateway = Arc::new(Gateway::new(
         Keys::of(&config)?,
-        stack::governed(&config, &ledger)?,
+        stack::governed(&config, budgets.clone())?,
         Models::of(&config),
-        Usage::new(&config, ledger.clone())?,
+        Usage(budgets),
     ));
 
     let listener = TcpListener::bind(args.listen)

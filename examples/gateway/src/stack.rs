@@ -28,7 +28,10 @@ pub type Governed =
 ///
 /// # Errors
 /// [`ConfigError`] with the path of what cannot work.
-pub fn governed(config: &Config, ledger: &MemoryLedger) -> Result<Governed, ConfigError> {
+pub fn governed(
+    config: &Config,
+    budgets: Option<BudgetLayer<MemoryLedger>>,
+) -> Result<Governed, ConfigError> {
     let prices = prices(config);
     // Once per call, from here …
     let estimate = EstimateLayer::new(&prices)
@@ -36,8 +39,6 @@ pub fn governed(config: &Config, ledger: &MemoryLedger) -> Result<Governed, Conf
         .unpriced(unpriced(config));
     let limits =
         || RateLimitLayer::new(MemoryStore::new(), limits(config)).map_err(|error| error.within("limits"));
-    let budgets =
-        || BudgetLayer::new(ledger.clone(), budgets(config)).map_err(|error| error.within("budgets"));
     // … and once per attempt, from the second layer on.
     let upstreams = ServiceBuilder::new()
         .layer(FailoverLayer::new(routes(config))?)
@@ -46,12 +47,35 @@ pub fn governed(config: &Config, ledger: &MemoryLedger) -> Result<Governed, Conf
         .service(UpstreamClient::new()?);
 
     let stack = ServiceBuilder::new().layer(estimate);
-    Ok(match (config.limits.enabled, config.budgets.enabled) {
-        (true, true) => boxed(stack.layer(limits()?).layer(budgets()?).service(upstreams)),
-        (true, false) => boxed(stack.layer(limits()?).service(upstreams)),
-        (false, true) => boxed(stack.layer(budgets()?).service(upstreams)),
-        (false, false) => boxed(stack.service(upstreams)),
+    Ok(match (config.limits.enabled, budgets) {
+        (true, Some(budgets)) => boxed(stack.layer(limits()?).layer(budgets).service(upstreams)),
+        (true, None) => boxed(stack.layer(limits()?).service(upstreams)),
+        (false, Some(budgets)) => boxed(stack.layer(budgets).service(upstreams)),
+        (false, None) => boxed(stack.service(upstreams)),
     })
+}
+
+/// The budgets, if they are on: a layer of the stack, and what `GET /v1/usage` reads.
+///
+/// # Errors
+/// [`ConfigError`] with the path of what cannot work.
+pub fn budgets(
+    config: &Config,
+    ledger: &MemoryLedger,
+) -> Result<Option<BudgetLayer<MemoryLedger>>, ConfigError> {
+    if !config.budgets.enabled {
+        return Ok(None);
+    }
+    let mut plans = Plans::fallback(&config.budgets.fallback);
+    for (name, plan) in &config.budgets.plans {
+        let budget = Budget::daily(plan.daily_usd)
+            .request_cap(plan.request_cap_usd)
+            .alert_at_percent(plan.alert_at_percent)
+            .in_zone(&plan.zone);
+        plans = plans.plan(name, budget);
+    }
+    let layer = BudgetLayer::new(ledger.clone(), plans).map_err(|error| error.within("budgets"))?;
+    Ok(Some(layer))
 }
 
 /// What cannot be priced cannot be governed.
@@ -83,18 +107,6 @@ fn limits(config: &Config) -> Plans<Limits> {
             limits = limits.tokens("tokens", bucket(tokens).refill(tokens).per(MINUTE));
         }
         plans = plans.plan(name, limits);
-    }
-    plans
-}
-
-fn budgets(config: &Config) -> Plans<Budget> {
-    let mut plans = Plans::fallback(&config.budgets.fallback);
-    for (name, plan) in &config.budgets.plans {
-        let budget = Budget::daily(plan.daily_usd)
-            .request_cap(plan.request_cap_usd)
-            .alert_at_percent(plan.alert_at_percent)
-            .in_zone(&plan.zone);
-        plans = plans.plan(name, budget);
     }
     plans
 }

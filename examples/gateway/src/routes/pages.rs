@@ -5,10 +5,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
-use tower_ai_budget::{Account, Amount, Balance, Claim, Ledger, MemoryLedger, Period, Window};
-use tower_ai_core::{
-    Caller, ConfigError, Dialect, LayerKind, NanoUsd, Plans, Refusable, Refusal, RefusalFormat, RefusalKind,
-};
+use tower_ai_budget::{Amount, Balance, BudgetLayer, MemoryLedger};
+use tower_ai_core::{Caller, Dialect, LayerKind, Refusable, Refusal, RefusalFormat, RefusalKind};
 
 /// A remote ledger that does not answer is asked again after this time.
 const RETRY_LEDGER: Duration = Duration::from_secs(1);
@@ -55,46 +53,19 @@ impl Models {
     }
 }
 
-/// What callers spent, read from the ledger.
+/// What callers spent. `None`: there are no budgets, and nothing is counted.
 #[derive(Clone, Debug)]
-pub struct Usage {
-    ledger: MemoryLedger,
-    /// `None`: there are no budgets, and nothing is counted.
-    budgets: Option<Plans<(Window, NanoUsd)>>,
-}
+pub struct Usage(pub Option<BudgetLayer<MemoryLedger>>);
 
 impl Usage {
-    /// The page of these budgets.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when a time zone is not known.
-    pub fn new(config: &Config, ledger: MemoryLedger) -> Result<Self, ConfigError> {
-        let mut budgets = None;
-        if config.budgets.enabled {
-            let mut plans = Plans::fallback(&config.budgets.fallback);
-            for (name, plan) in &config.budgets.plans {
-                plans = plans.plan(name, (Window::new(Period::Day, &plan.zone)?, plan.daily_usd));
-            }
-            budgets = Some(plans);
-        }
-        Ok(Self { ledger, budgets })
-    }
-
     /// `GET /v1/usage`: the caller's plan and, by its tenant's account, what is spent, reserved, allowed, and when the
     /// day ends.
     pub(super) async fn page<R>(&self, caller: &Caller, format: RefusalFormat) -> Response<Refusable<R>> {
-        let Some((plan, (window, limit))) =
-            self.budgets.as_ref().and_then(|budgets| budgets.of(Some(caller)))
-        else {
+        let Some(budgets) = &self.0 else {
             return json_page(usage_json(caller, caller.plan_name(), None));
         };
-        let claim = Claim::new(
-            Account::Tenant(caller.tenant.clone()),
-            window.clone(),
-            Amount::usd(*limit),
-        );
-        match self.ledger.balance(&claim).await {
-            Ok(balance) => json_page(usage_json(caller, Some(plan), Some(&balance))),
+        match budgets.balance(Some(caller)).await {
+            Ok(balance) => json_page(usage_json(caller, budgets.plan(Some(caller)), Some(&balance))),
             Err(_) => {
                 let (kind, message) = (
                     RefusalKind::Unavailable,
