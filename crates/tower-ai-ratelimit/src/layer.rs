@@ -90,16 +90,6 @@ pub enum Outage {
     Closed,
 }
 
-impl Outage {
-    #[cfg_attr(not(any(feature = "tracing", feature = "metrics")), allow(dead_code))]
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
-    }
-}
-
 /// What a layer was set to.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {

@@ -25,7 +25,7 @@ pub(crate) fn refused(
     {
         let caller = call.caller();
         tracing::info!(
-            target: "ratelimit",
+            target: "ai_ratelimit",
             tenant_id = caller.map(|caller| caller.tenant.as_str()),
             user_id = caller.and_then(|caller| caller.user.as_ref()).map(|user| user.as_str()),
             plan = plan.map(|plan| &**plan),
@@ -50,7 +50,7 @@ pub(crate) fn refused(
 /// A request has no key for a limit, and is refused for it.
 pub(crate) fn missing_key(by: By) {
     #[cfg(feature = "tracing")]
-    tracing::info!(target: "ratelimit", by = by.as_str(), "a request without a key was refused");
+    tracing::info!(target: "ai_ratelimit", by = by.as_str(), "a request without a key was refused");
     #[cfg(feature = "metrics")]
     metrics::counter!("ratelimit_missing_key_total", "by" => by.as_str()).increment(1);
     let _ = by;
@@ -58,18 +58,21 @@ pub(crate) fn missing_key(by: By) {
 
 /// The store cannot tell.
 pub(crate) fn unavailable(reason: &'static str, outage: Outage) {
+    let outage = match outage {
+        Outage::Open => "open",
+        Outage::Closed => "closed",
+    };
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "ratelimit", reason, outage = outage.as_str(), "the store of the limits is unavailable");
+    tracing::warn!(target: "ai_ratelimit", reason, outage, "the store of the limits is unavailable");
     #[cfg(feature = "metrics")]
-    metrics::counter!("ratelimit_unavailable_total", "reason" => reason, "outage" => outage.as_str())
-        .increment(1);
+    metrics::counter!("ratelimit_unavailable_total", "reason" => reason, "outage" => outage).increment(1);
     let _ = (reason, outage);
 }
 
 /// Limits found no room of their own in memory.
 pub(crate) fn overflowed(limits: u64) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "ratelimit", limits, "more live keys than there is room for");
+    tracing::debug!(target: "ai_ratelimit", limits, "more live keys than there is room for");
     #[cfg(feature = "metrics")]
     metrics::counter!("ratelimit_overflowed_total").increment(limits);
     let _ = limits;

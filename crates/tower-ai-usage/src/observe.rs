@@ -13,7 +13,7 @@ pub(crate) fn estimated(call: &Call) {
     let Some(estimate) = call.estimate() else { return };
     #[cfg(feature = "tracing")]
     tracing::debug!(
-        target: "estimate",
+        target: "ai_usage",
         operation = call.ai().map(|ai| ai.operation.as_str()),
         input = estimate.counts().input,
         output = estimate.counts().output,
@@ -30,7 +30,7 @@ pub(crate) fn estimated(call: &Call) {
 /// Estimate answered by itself.
 pub(crate) fn refused(by: &RefusedBy) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "estimate", code = by.code, "request refused before it was priced");
+    tracing::debug!(target: "ai_usage", code = by.code, "request refused before it was priced");
     #[cfg(feature = "metrics")]
     metrics::counter!("estimate_refused_total", "code" => by.code).increment(1);
     let _ = by;
@@ -39,7 +39,7 @@ pub(crate) fn refused(by: &RefusedBy) {
 /// A 2xx answer passes unread, and is charged by what is known.
 pub(crate) fn unread(reason: &'static str) {
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "usage", reason, "the usage of an answer cannot be read");
+    tracing::warn!(target: "ai_usage", reason, "the usage of an answer cannot be read");
     #[cfg(feature = "metrics")]
     metrics::counter!("usage_unread_total", "reason" => reason).increment(1);
     let _ = reason;

@@ -31,7 +31,7 @@ impl Visit for Recorder<'_> {
 
 impl Subscriber for Events {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "ratelimit"
+        metadata.target() == "ai_ratelimit"
     }
 
     fn event(&self, event: &Event<'_>) {
