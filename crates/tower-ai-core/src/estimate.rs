@@ -16,8 +16,6 @@ pub const MAX_ESTIMATE_TOKENS: u64 = 10_000_000;
 pub enum EstimateMode {
     /// From the size of the text.
     Fast,
-    /// An upper bound: the actual cannot exceed it.
-    Bound,
     /// Nothing is known; the assumed counts.
     Assumed,
     /// Brought by a handler.

@@ -7,7 +7,7 @@
 //! | a | the head carries [`RefusedBy`](crate::RefusedBy), the inner service failed, or the call was dropped, and nothing was sent upstream | released |
 //! | b | the call was answered, and no attempt was answered 2xx | what is known to be billed, else released (4xx and 5xx are not billed) |
 //! | c | 2xx, and its final usage arrived | that usage, plus other attempts known to be billed |
-//! | d | 2xx without final usage (none, unreadable, cut) | the larger of what was reported and the full input + the output that was passed on; marked estimated |
+//! | d | 2xx without final usage (none, unreadable, cut, or left while it was held back) | the larger of what was reported and the full input + the output that was passed on; marked estimated |
 //! | e | dropped after an attempt was sent that may be billed, before a 2xx | the full input, marked maybe billed (released by choice) |
 //! | f | 2xx and no Usage in the stack, so that c and d cannot be told | the estimate, marked estimated |
 //!
@@ -81,9 +81,12 @@ pub fn settlement(call: &Call, outcome: Outcome) -> Settlement {
     if !sent && outcome != Outcome::Success && outcome != Outcome::Error {
         return Settlement::Release; // a
     }
+    // A caller who leaves while an answer is held back leaves an attempt that was answered, and not yet named as served.
+    let last = || attempts.last().filter(|_| outcome == Outcome::Dropped).cloned();
     let served = call
         .meter()
         .served_attempt()
+        .or_else(last)
         .filter(|served| served.state >= UsageState::Answered);
     match (outcome, served) {
         (Outcome::Success, _) if !call.has(LayerKind::Usage) => Settlement::Estimate, // f
@@ -91,8 +94,6 @@ pub fn settlement(call: &Call, outcome: Outcome) -> Settlement {
             let (counts, cost, basis) = served_charge(call, &served);
             charge(with_billed(&attempts, Some(served.n), counts, cost), basis) // c, d
         }
-        // No attempt is known to Usage although the head is 2xx: something inside answered for it (a cache, say).
-        (Outcome::Success, None) if attempts.is_empty() => Settlement::Release,
         (Outcome::Dropped, None) if may_be_billed(watched, &attempts) => maybe_billed(call, &attempts), // e
         (_, None) => match with_billed(&attempts, None, TokenCounts::default(), Some(NanoUsd::ZERO)) {
             (counts, _) if counts == TokenCounts::default() => Settlement::Release,
@@ -253,6 +254,23 @@ mod tests {
             settlement(&call, Outcome::Success),
             charged(100, 12, Basis::Estimated)
         );
+    }
+
+    #[test]
+    fn row_d_a_caller_who_leaves_while_an_answer_is_held_back_pays_for_it() {
+        let call = stack(&[LayerKind::Failover, LayerKind::Usage]);
+        attempt(&call, 1, UsageState::NotBilled, TokenCounts::default(), 0);
+        attempt(&call, 2, UsageState::Answered, TokenCounts::new(20, 1), 3);
+        assert_eq!(
+            settlement(&call, Outcome::Dropped),
+            charged(100, 3, Basis::Estimated)
+        );
+    }
+
+    #[test]
+    fn an_answer_that_no_upstream_gave_costs_nothing() {
+        let call = stack(&[LayerKind::Failover, LayerKind::Usage]); // a cache inside, say
+        assert_eq!(settlement(&call, Outcome::Success), Settlement::Release);
     }
 
     #[test]

@@ -32,8 +32,6 @@ pub struct AiRequest {
     pub attachments: u64,
     /// The service tier asked for.
     pub service_tier: Option<String>,
-    /// Counts of its own that a plain JSON caller may bring (`input_tokens`).
-    pub input_tokens: Option<u64>,
 }
 
 /// Why a request body cannot be priced, hence not governed. Messages name the field and never repeat its value.
@@ -93,7 +91,7 @@ pub fn read_request(operation: Operation, body: &[u8]) -> Result<AiRequest, Requ
         model: model(&request)?,
         stream,
         usage_asked: usage_asked(operation, &request)?,
-        output_bound: output_bound(&request)?.map(|bound| bound.saturating_mul(choices)),
+        output_bound: output_bound(operation, &request)?.map(|bound| bound.saturating_mul(choices)),
         choices,
         messages: messages.len() as u64,
         tools: ["tools", "functions"]
@@ -102,7 +100,6 @@ pub fn read_request(operation: Operation, body: &[u8]) -> Result<AiRequest, Requ
         text_bytes: (body.len() as u64).saturating_sub(attachments.payload_bytes),
         attachments: attachments.count,
         service_tier: request.string("service_tier").map(Into::into),
-        input_tokens: tokens(&request, "input_tokens")?,
     })
 }
 
@@ -163,12 +160,20 @@ fn choices(operation: Operation, request: &Object<'_>) -> Result<u64, RequestErr
     }
 }
 
-/// Of several bounds the first in this order counts, and all of them must be sane: which one an upstream obeys is its
-/// own choice.
-fn output_bound(request: &Object<'_>) -> Result<Option<u64>, RequestError> {
+/// The largest of the bounds that the operation has: which of them an upstream obeys is its own choice, and what is
+/// reserved must cover it. 0 bounds nothing: some servers take it for unlimited. Counts that belong to other operations
+/// bound nothing either, but have to be sane.
+fn output_bound(operation: Operation, request: &Object<'_>) -> Result<Option<u64>, RequestError> {
+    let fields: &[&'static str] = match operation {
+        Operation::ChatCompletions => &["max_completion_tokens", "max_tokens"],
+        _ => &["max_tokens"],
+    };
+    for foreign in ["input_tokens", "max_output_tokens"] {
+        tokens(request, foreign)?;
+    }
     let mut bound = None;
-    for field in ["max_completion_tokens", "max_tokens", "max_output_tokens"] {
-        bound = bound.or(tokens(request, field)?);
+    for field in fields {
+        bound = bound.max(tokens(request, field)?.filter(|tokens| *tokens > 0));
     }
     Ok(bound)
 }

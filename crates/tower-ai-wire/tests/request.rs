@@ -53,7 +53,7 @@ fn a_plain_request_is_read() {
         (request.tools, request.attachments, request.text_bytes),
         (false, 0, body.len() as u64)
     );
-    assert_eq!((request.service_tier, request.input_tokens), (None, None));
+    assert_eq!(request.service_tier, None);
 }
 
 #[test]
@@ -65,10 +65,7 @@ fn everything_that_can_be_asked_for_is_read() {
     let request = request.unwrap();
     assert!(request.stream && request.usage_asked && request.tools);
     assert_eq!((request.choices, request.output_bound), (3, Some(150)));
-    assert_eq!(
-        (request.service_tier.as_deref(), request.input_tokens),
-        (Some("priority"), Some(900))
-    );
+    assert_eq!(request.service_tier.as_deref(), Some("priority"));
 }
 
 #[test]
@@ -79,17 +76,27 @@ fn usage_comes_unasked_from_anthropic() {
 }
 
 #[test]
-fn of_two_bounds_the_newer_name_wins() {
-    assert_eq!(
-        bound(r#""max_tokens":50,"max_completion_tokens":10"#),
-        Ok(Some(10))
-    );
-    assert_eq!(
-        bound(r#""max_tokens":50,"max_completion_tokens":null"#),
-        Ok(Some(50))
-    );
-    assert_eq!(bound(r#""max_output_tokens":30"#), Ok(Some(30)));
+fn of_two_bounds_the_larger_is_reserved() {
+    for both in [
+        r#""max_tokens":50,"max_completion_tokens":10"#,
+        r#""max_tokens":10,"max_completion_tokens":50"#,
+        r#""max_tokens":50,"max_completion_tokens":null"#,
+    ] {
+        assert_eq!(bound(both), Ok(Some(50)), "{both}");
+    }
     assert_eq!(bound(r#""max_tokens":10000000,"n":100"#), Ok(Some(1_000_000_000)));
+}
+
+#[test]
+fn what_an_upstream_may_ignore_bounds_nothing() {
+    assert_eq!(bound(r#""max_output_tokens":30"#), Ok(None));
+    assert_eq!(bound(r#""max_output_tokens":0,"max_tokens":7"#), Ok(Some(7)));
+    assert_eq!(bound(r#""max_completion_tokens":0"#), Ok(None));
+    assert!(
+        bound(r#""max_output_tokens":-1"#).is_err(),
+        "but it has to be sane"
+    );
+    assert!(bound(r#""input_tokens":10000001"#).is_err());
 }
 
 #[test]

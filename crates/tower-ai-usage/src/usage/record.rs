@@ -79,6 +79,8 @@ impl Record {
             attempt.forwarded = told.forwarded;
             let Some(counts) = told.counts else { return };
             attempt.counts = counts;
+            // An answer of several choices may go on after an end: no cost of earlier counts may stay.
+            attempt.cost = None;
             if told.is_final {
                 attempt.cost = attempt.tariff.as_ref().and_then(|tariff| tariff(&counts));
                 attempt.advance(UsageState::Reported);
