@@ -117,7 +117,7 @@ pub struct PlanLimits {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budgets {
-    /// Off: what callers spend is counted, and nobody is refused.
+    /// Off: nobody is refused, and nothing is counted.
     pub enabled: bool,
     /// The plan of callers without one.
     pub fallback: String,
@@ -248,7 +248,7 @@ impl Config {
     /// # Errors
     /// As [`Config::read`].
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let config: Self = toml::from_str(text).map_err(|error| without_secrets(text, &error))?;
         config.check().map_err(|error| error.to_string())?;
         Ok(config)
     }
@@ -333,14 +333,39 @@ impl Key {
     /// # Errors
     /// Neither `key` nor `key_env` is given, or the variable is not set.
     pub fn secret(&self) -> Result<String, ConfigError> {
-        match (&self.key, &self.key_env) {
-            (Some(key), None) => Ok(key.clone()),
-            (None, Some(name)) => {
-                std::env::var(name).map_err(|error| ConfigError::new("key_env", format!("{name}: {error}")))
-            }
-            _ => Err(ConfigError::new("key", "give either `key` or `key_env`")),
+        let (field, secret) = match (&self.key, &self.key_env) {
+            (Some(key), None) => ("key", key.clone()),
+            (None, Some(name)) => match std::env::var(name) {
+                Ok(key) => ("key_env", key),
+                Err(_) => {
+                    let message = format!("the environment variable {name} is not set to a text");
+                    return Err(ConfigError::new("key_env", message));
+                }
+            },
+            _ => return Err(ConfigError::new("key", "give either `key` or `key_env`")),
+        };
+        if secret.trim().is_empty() {
+            return Err(ConfigError::new(field, "the key is empty"));
         }
+        Ok(secret)
     }
+}
+
+/// Where the file is wrong, and how. `toml` would print the whole line, with any key in it, and texts of the wrong type.
+fn without_secrets(text: &str, error: &toml::de::Error) -> String {
+    let line = error
+        .span()
+        .and_then(|span| text.get(..span.start))
+        .map_or(1, |before| before.split('\n').count());
+    let message = error.message();
+    let message = match message.split_once("string \"") {
+        Some((before, value)) => {
+            let after = value.rsplit_once('"').map_or("", |(_, after)| after);
+            format!("{before}text{after}")
+        }
+        None => message.to_owned(),
+    };
+    format!("line {line}: {message}")
 }
 
 /// Without the secrets.
@@ -389,6 +414,32 @@ mod tests {
         assert!(error("wieght = 3").contains("unknown field `wieght`"));
         assert!(error("[limit]").contains("unknown field `limit`"));
         assert!(error("[budgets.plans.free]\ndaily_usd = '1'\ndayly = 1").contains("unknown field `dayly`"));
+    }
+
+    #[test]
+    fn an_error_names_the_line_and_never_repeats_a_secret() {
+        let wrong_name = error("[[keys]]\nkey = 'sk-very-secret'\ntenat = 'acme'");
+        assert!(
+            wrong_name.contains("line 6") && wrong_name.contains("tenat"),
+            "{wrong_name}"
+        );
+        let wrong_name_inline = error("[[keys]]\ntenant = 'a'\nkey = 'sk-very-secret'\n[limits]\nx = 1");
+        let wrong_type = error("[budgets]\nplans = 'sk-very-secret \"quoted\" text'");
+        for error in [wrong_name, wrong_name_inline, wrong_type] {
+            assert!(!error.contains("secret") && !error.contains("quoted"), "{error}");
+        }
+        let inline = Config::parse("keys = [{ key = 'sk-very-secret', tenat = 'acme' }]").unwrap_err();
+        assert!(
+            inline.contains("line 1") && !inline.contains("secret"),
+            "{inline}"
+        );
+    }
+
+    #[test]
+    fn a_key_without_text_lets_nobody_in() {
+        let config = Config::parse(&format!("{UPSTREAM}[[keys]]\nkey = ' '\ntenant = 'acme'")).unwrap();
+        let error = crate::auth::Keys::of(&config).unwrap_err();
+        assert_eq!(error.to_string(), "keys[0].key: the key is empty");
     }
 
     #[test]
