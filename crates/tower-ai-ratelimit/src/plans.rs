@@ -9,8 +9,8 @@ use tower_ai_core::Plans;
 /// |---|---|---|
 /// | `free`, the fallback | 20 | 2 |
 /// | `starter` | 100 | 10 |
+/// | `pro` (our figures) | 200 | 20 |
 /// | `growth` | 500 | 50 |
-/// | `pro` (our figures) | 1,000 | 100 |
 /// | `enterprise` | 2,000 | 200 |
 ///
 /// A bucket of each is full after 10 s.
@@ -27,7 +27,7 @@ pub fn reference_plans() -> Plans<Limits> {
     Plans::fallback("free")
         .plan("free", requests(20, 2))
         .plan("starter", requests(100, 10))
+        .plan("pro", requests(200, 20))
         .plan("growth", requests(500, 50))
-        .plan("pro", requests(1_000, 100))
         .plan("enterprise", requests(2_000, 200))
 }

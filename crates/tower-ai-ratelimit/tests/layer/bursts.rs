@@ -51,7 +51,7 @@ async fn the_reference_plans_are_as_documented() {
         ("free", 20, 2),
         ("starter", 100, 10),
         ("growth", 500, 50),
-        ("pro", 1_000, 100),
+        ("pro", 200, 20),
         ("enterprise", 2_000, 200),
     ] {
         let service = limited(&layer(reference_plans()));
