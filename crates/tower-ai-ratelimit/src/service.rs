@@ -3,7 +3,7 @@
 use crate::{
     ResponseBody, ResponseFuture, Store,
     ask::Ask,
-    decision::{Decision, missing_key},
+    decision::{Decision, Refused, missing_key},
     layer::Rules,
 };
 use bytes::Bytes;
@@ -51,7 +51,7 @@ where
         call.enter(LayerKind::RateLimit);
         let ask = match Ask::of(&self.store, &self.rules, &parts, call) {
             Ok(ask) => ask,
-            Err(by) => return ResponseFuture::refused(missing_key(by), RefusalFormat::of(&parts)),
+            Err(by) => return self.refuse(missing_key(by), RefusalFormat::of(&parts)),
         };
         if ask.charges.is_empty() {
             return ResponseFuture::calling(self.inner.call(Request::from_parts(parts, body)), None);
@@ -61,7 +61,7 @@ where
                 Decision::Pass(admitted) => {
                     ResponseFuture::calling(self.inner.call(Request::from_parts(parts, body)), admitted)
                 }
-                Decision::Refuse(refused) => ResponseFuture::refused(refused, RefusalFormat::of(&parts)),
+                Decision::Refuse(refused) => self.refuse(refused, RefusalFormat::of(&parts)),
             },
             Step::Later(verdict) => {
                 let clone = self.inner.clone();
@@ -69,5 +69,16 @@ where
                 ResponseFuture::deciding(verdict, polled, Request::from_parts(parts, body), ask)
             }
         }
+    }
+}
+
+impl<S: Clone, St: Store> RateLimit<S, St> {
+    /// The inner service was polled ready for a call that does not come: a fresh instance gives that back.
+    fn refuse<B>(&mut self, refused: Refused, format: RefusalFormat) -> ResponseFuture<S, B, St>
+    where
+        S: Service<Request<B>>,
+    {
+        self.inner = self.inner.clone();
+        ResponseFuture::refused(refused, format)
     }
 }

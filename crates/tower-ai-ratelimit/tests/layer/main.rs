@@ -4,6 +4,7 @@
 mod answers;
 mod bursts;
 mod events;
+mod readiness;
 mod stores;
 mod support;
 mod tokens;
