@@ -55,6 +55,9 @@ impl Settings {
     }
 }
 
+/// Longer than any call: times beyond it are cut to it, so that no sum of them leaves the clock's range.
+const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// The largest request body that is kept to be sent again, if nothing else is said.
 const DEFAULT_REPLAY_BYTES: usize = 32 * 1024 * 1024;
 
@@ -86,9 +89,9 @@ impl FailoverLayer {
         self.settings.models.iter().map(|model| &**model)
     }
 
-    /// The deadline of calls that bring none ([`Deadline`](tower_ai_core::Deadline)). Default 540 s.
+    /// The deadline of calls that bring none ([`Deadline`](tower_ai_core::Deadline)), a year at most. Default 540 s.
     pub fn deadline(self, limit: Duration) -> Self {
-        self.with(|settings| settings.deadline = limit)
+        self.with(|settings| settings.deadline = limit.min(FAR))
     }
 
     /// Whether the deadline also ends an answer that is under way: a stream by an error event, anything else by an error.
@@ -99,7 +102,7 @@ impl FailoverLayer {
 
     /// The longest that a call waits between attempts, all its waits together. Default 30 s.
     pub fn waiting(self, limit: Duration) -> Self {
-        self.with(|settings| settings.waiting = limit)
+        self.with(|settings| settings.waiting = limit.min(FAR))
     }
 
     /// The most attempts of a call, at all candidates together; at least 1. Default 5.

@@ -387,6 +387,16 @@ async fn a_grpc_call_gets_one_attempt_and_its_answer_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn times_of_any_length_can_be_set() {
+    for limit in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let layer = layer(2).deadline(limit).waiting(limit);
+        let response = send(&layer, &scripted([good()]), chat(CHAT)).await;
+        let expected = if limit == Duration::MAX { 200 } else { 503 };
+        assert_eq!(response.status().as_u16(), expected, "{limit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grpc_method_named_unary_is_read_whole_and_fails_over() {
     let routes = Routes::new().any([Upstream::plain("a", "http://a"), Upstream::plain("b", "http://b")]);
     let layer = FailoverLayer::new(routes)
