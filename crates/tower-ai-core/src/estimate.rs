@@ -77,6 +77,16 @@ impl Estimate {
         }
     }
 
+    /// The figures for a request that asks nothing of a model.
+    pub const fn nothing() -> Self {
+        Self {
+            counts: TokenCounts::new(0, 0),
+            output_bound: None,
+            cost: Some(NanoUsd::ZERO),
+            mode: EstimateMode::Given,
+        }
+    }
+
     /// The bound on output tokens that the request itself sets, all choices together.
     pub fn with_output_bound(mut self, tokens: u64) -> Self {
         self.output_bound = Some(tokens);

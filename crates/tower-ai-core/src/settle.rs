@@ -5,7 +5,7 @@
 //! | row | case | settled |
 //! |---|---|---|
 //! | a | the head carries [`RefusedBy`](crate::RefusedBy), the inner service failed, or the call was dropped, and nothing was sent upstream | released |
-//! | b | the call was answered, and no attempt was answered 2xx | what is known to be billed, else released (4xx and 5xx are not billed) |
+//! | b | the call was answered, and no attempt served it with a 2xx | what is known to be billed, else released (4xx and 5xx are not billed) |
 //! | c | 2xx, and its final usage arrived | that usage, plus other attempts known to be billed |
 //! | d | 2xx without final usage (none, unreadable, cut, or left while it was held back) | the larger of what was reported and the full input + the output that was passed on; marked estimated |
 //! | e | dropped after an attempt was sent that may be billed, before a 2xx | the full input, marked maybe billed (released by choice) |
@@ -117,7 +117,12 @@ fn served_charge(call: &Call, served: &AttemptUsage) -> (TokenCounts, Option<Nan
     }
     let mut counts = served.counts;
     counts.input = counts.input.max(full_input(call));
-    counts.output = counts.output.max(served.forwarded);
+    // Our own count is a guess by length (an image in a document looks like a novel); the request's bound is a fact.
+    let bound = call
+        .estimate()
+        .and_then(Estimate::output_bound)
+        .unwrap_or(u64::MAX);
+    counts.output = counts.output.max(served.forwarded.min(bound));
     (counts, price(served, &counts), Basis::Estimated)
 }
 
@@ -271,6 +276,18 @@ mod tests {
     fn an_answer_that_no_upstream_gave_costs_nothing() {
         let call = stack(&[LayerKind::Failover, LayerKind::Usage]); // a cache inside, say
         assert_eq!(settlement(&call, Outcome::Success), Settlement::Release);
+    }
+
+    #[test]
+    fn row_d_our_own_count_never_exceeds_the_bound_that_the_request_set() {
+        let call = Call::default();
+        call.enter(LayerKind::Usage);
+        call.set_estimate(Estimate::given(100, 60).unwrap().with_output_bound(60));
+        attempt(&call, 0, UsageState::Answered, TokenCounts::default(), 2_000_000);
+        assert_eq!(
+            settlement(&call, Outcome::Success),
+            charged(100, 60, Basis::Estimated)
+        );
     }
 
     #[test]
