@@ -5,7 +5,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Uri, Version,
     header::{
         ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, FORWARDED,
-        HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+        HOST, PROXY_AUTHORIZATION, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
     },
     request::Parts,
     uri::{self, PathAndQuery},
@@ -85,10 +85,26 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// Takes out of an answer what is for one hop only: the next one may speak HTTP/2, where these are illegal.
 pub(crate) fn strip_hop_headers(headers: &mut HeaderMap) {
-    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named
+        .into_iter()
+        .chain([CONNECTION, TRANSFER_ENCODING, UPGRADE, SET_COOKIE])
+    {
         headers.remove(name);
     }
-    for name in ["keep-alive", "proxy-connection"] {
+    for name in [
+        "keep-alive",
+        "proxy-connection",
+        "openai-organization",
+        "openai-project",
+        "anthropic-organization-id",
+    ] {
         headers.remove(name);
     }
 }
@@ -142,7 +158,7 @@ fn travelling(original: &HeaderMap) -> HeaderMap {
 
 /// Whether a header ends here: credentials for us, how this hop works, who is behind us.
 fn is_ours(name: &HeaderName) -> bool {
-    const ENDS_HERE: [HeaderName; 15] = [
+    const ENDS_HERE: [HeaderName; 17] = [
         ACCEPT_ENCODING,
         AUTHORIZATION,
         CONNECTION,
@@ -158,6 +174,8 @@ fn is_ours(name: &HeaderName) -> bool {
         VIA,
         X_API_KEY,
         HeaderName::from_static("api-key"),
+        HeaderName::from_static("openai-organization"), // they steer who is billed, and the key is ours
+        HeaderName::from_static("openai-project"),
     ];
     ENDS_HERE.contains(name)
         || matches!(name.as_str(), "keep-alive" | "proxy-connection" | "x-real-ip")
@@ -197,6 +215,30 @@ mod tests {
         prepared(upstream, &original(uri, &[]), operation)
             .uri()
             .to_string()
+    }
+
+    #[test]
+    fn what_an_upstream_says_of_its_hop_or_of_our_account_ends_here() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "x-hop, keep-alive"),
+            ("x-hop", "1"),
+            ("set-cookie", "a=b"),
+            ("openai-organization", "org-ours"),
+            ("x-request-id", "req-1"),
+        ] {
+            headers.insert(name, value.parse().unwrap());
+        }
+        strip_hop_headers(&mut headers);
+        assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-request-id"]);
+    }
+
+    #[test]
+    fn a_caller_cannot_choose_which_of_our_accounts_pays() {
+        let mut headers = HeaderMap::new();
+        headers.insert("openai-organization", "org-theirs".parse().unwrap());
+        headers.insert("openai-project", "proj-theirs".parse().unwrap());
+        assert!(travelling(&headers).is_empty());
     }
 
     #[test]

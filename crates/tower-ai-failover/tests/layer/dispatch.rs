@@ -388,10 +388,9 @@ async fn a_grpc_call_gets_one_attempt_and_its_answer_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn times_of_any_length_can_be_set() {
-    for limit in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+    for (limit, expected) in [(Duration::ZERO, 503), (Duration::MAX, 200)] {
         let layer = layer(2).deadline(limit).waiting(limit);
         let response = send(&layer, &scripted([good()]), chat(CHAT)).await;
-        let expected = if limit == Duration::MAX { 200 } else { 503 };
         assert_eq!(response.status().as_u16(), expected, "{limit:?}");
     }
 }
