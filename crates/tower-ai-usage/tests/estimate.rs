@@ -326,6 +326,13 @@ async fn every_other_call_passes_unread() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_only_reads_costs_nothing() {
+    let request = Request::get("/v1/models").body(ScriptedBody::new()).unwrap();
+    let estimate = ask(&layer(), request).await.estimate();
+    assert_eq!((of_tokens(&estimate), estimate.cost()), ((0, 0), Some(usd!(0))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grpc_method_may_be_called_messages() {
     let request = Request::post("/chat.v1.Room/messages")
         .header(header::CONTENT_TYPE, "application/grpc")

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
-use tower_ai_core::{Buffered, Call, LayerKind, Refusable};
+use tower_ai_core::{Buffered, Call, Estimate, LayerKind, Refusable};
 use tower_service::Service;
 
 /// The service of [`EstimateLayer`](crate::EstimateLayer).
@@ -39,7 +39,11 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         let Some(subject) = self.settings.rules.subject(&parts) else {
-            Call::of(&mut parts.extensions).enter(LayerKind::Estimate);
+            let call = Call::of(&mut parts.extensions);
+            call.enter(LayerKind::Estimate);
+            if parts.method.is_safe() {
+                call.set_estimate(Estimate::nothing()); // a list of models, say: reading costs no tokens
+            }
             let request = Request::from_parts(parts, Buffered::unread(body));
             return EstimateFuture::calling(self.inner.call(request));
         };
