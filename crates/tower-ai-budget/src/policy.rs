@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
-use tower_ai_core::{Call, Deadline, Estimate, NanoUsd, Plans, Refusal, TokenCounts};
+use tower_ai_core::{Call, Deadline, Estimate, LayerKind, NanoUsd, Plans, Refusal, TokenCounts};
 
 /// How long a call may take for which nobody set a deadline.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(540);
@@ -149,7 +149,10 @@ impl Rules {
                 let counts = *estimate.copied().unwrap_or(Estimate::assumed()).counts();
                 price_of(&counts, input, output)
             }
-            (None, None) if estimate.is_some() => self.unknown_price(call)?,
+            // Somebody estimated it, or could not: an operation that is not known has no price.
+            (None, None) if estimate.is_some() || call.has(LayerKind::Estimate) => {
+                self.unknown_price(call)?
+            }
             (None, None) => {
                 return Err(self.misconfigured(
                     "a call has no estimate: put EstimateLayer outside, or set assumed_price or fixed_cost",

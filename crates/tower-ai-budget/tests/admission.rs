@@ -19,8 +19,8 @@ use tower_ai_budget::{
     UnknownPrice,
 };
 use tower_ai_core::{
-    AiCall, BudgetState, Call, Caller, Deadline, Estimate, EstimateMode, NanoUsd, Operation, Plans,
-    RefusedBy, TokenCounts, usd,
+    AiCall, BudgetState, Call, Caller, Deadline, Estimate, EstimateMode, LayerKind, NanoUsd, Operation,
+    Plans, RefusedBy, TokenCounts, usd,
 };
 
 type Answered = Response<ResponseBody<ScriptedBody, MemoryLedger>>;
@@ -245,6 +245,18 @@ fn unpriced(estimate: Option<Estimate>, model: Option<&str>) -> Request<Scripted
     }
     request.extensions_mut().insert(call);
     request
+}
+
+#[tokio::test]
+async fn an_operation_that_estimate_does_not_know_has_no_price() {
+    let request = unpriced(None, None);
+    request
+        .extensions()
+        .get::<Call>()
+        .unwrap()
+        .enter(LayerKind::Estimate);
+    let layer = layer(Budget::daily(usd!(2)));
+    assert_eq!(code(&call(&layer, request).await), (404, "model_not_found"));
 }
 
 fn reserved<B>(response: &Response<B>) -> Option<NanoUsd> {
