@@ -112,7 +112,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     match unit {
         "ms" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
-        "m" => Ok(Duration::from_secs(number * 60)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
         _ => Err("the units are ms, s and m".to_owned()),
     }
 }
