@@ -12,7 +12,8 @@ use std::{
 pub enum AlertCause {
     /// What is spent reached the threshold.
     Spent,
-    /// A call is about to be refused although less is spent: open reservations fill the budget.
+    /// A call is about to be refused although less is spent: open reservations leave no room for it, or it alone
+    /// exceeds the budget.
     Reserved,
 }
 

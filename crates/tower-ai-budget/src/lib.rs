@@ -96,8 +96,8 @@
 //! # Alerts
 //!
 //! Each threshold (80 % by default) fires once per account and window, when what is spent reaches it, and never later
-//! than the first refusal: if open reservations fill the budget first, just before that refusal is sent. An alert is a
-//! log event, and a call of [`BudgetLayer::alert_hook`].
+//! than the first refusal for want of room: if open reservations fill the budget first, or a call alone exceeds it,
+//! just before that refusal is sent. An alert is a log event, and a call of [`BudgetLayer::alert_hook`].
 //!
 //! # Place in the stack
 //!

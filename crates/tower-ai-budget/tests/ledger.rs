@@ -441,10 +441,13 @@ fn a_plan_that_changes_does_not_re_arm_alerts_and_its_limit_holds_for_settlement
 }
 
 #[test]
-fn a_call_that_no_window_has_room_for_raises_no_alert() {
+fn a_call_refused_because_it_alone_exceeds_the_whole_budget_raises_the_alert_too() {
     let (ledger, _) = at_noon();
     let (_, alerts) = refused(reserve(&ledger, &[acme(100)], 101));
-    assert_eq!(alerts, []);
+    assert_eq!((alerts[0].percent, alerts[0].cause), (80, AlertCause::Reserved));
+    assert_eq!((alerts[0].spent, alerts[0].reserved), (amount(0), amount(0)));
+    let (_, alerts) = refused(reserve(&ledger, &[acme(100)], 101));
+    assert_eq!(alerts, [], "once per window");
 }
 
 #[test]

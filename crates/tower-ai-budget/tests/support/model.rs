@@ -98,9 +98,7 @@ impl Model {
                 fate: Fate::Open,
             });
         }
-        let alerts = self.alerts(accounts, day, limits, |account| {
-            full.contains(&account) && amount <= limits[account]
-        });
+        let alerts = self.alerts(accounts, day, limits, |account| full.contains(&account));
         (full.is_empty(), alerts)
     }
 

@@ -114,9 +114,7 @@ impl Books {
                 book.unsettled += 1;
             }
         }
-        // What could not pass in an empty window either says nothing about how full this one is.
-        let could_pass = |hold: &Hold| amount.value() <= hold.claim.limit.value();
-        let alerts = self.alerts(now, &holds, |at| full[at] && could_pass(&holds[at]));
+        let alerts = self.alerts(now, &holds, |at| full[at]);
         let statement = self.statement(now, &holds, alerts);
         match over {
             Some(over) => Reserved::Refused { over, statement },
