@@ -31,7 +31,7 @@ pub const DEFAULT_WEIGHT: u32 = 100;
 pub struct Upstream {
     id: String,
     dialect: Option<Dialect>,
-    base: String,
+    base: Secret,
     key: Key,
     named: Option<String>,
     weight: u32,
@@ -48,7 +48,7 @@ enum Key {
     FromEnv(String),
 }
 
-/// A key that is never printed.
+/// Text that is never printed: a key, or a URL in which somebody may have put one.
 #[derive(Clone)]
 struct Secret(String);
 
@@ -79,7 +79,7 @@ impl Upstream {
         Self {
             id,
             dialect,
-            base,
+            base: Secret(base),
             key: Key::None,
             named: None,
             weight: DEFAULT_WEIGHT,
@@ -159,7 +159,7 @@ impl Upstream {
             ));
         }
         let credentials = self.key.header(self.dialect)?;
-        let (scheme, authority, prefix) = base(&self.base, self.dialect)?;
+        let (scheme, authority, prefix) = base(&self.base.0, self.dialect)?;
         Ok(Candidate {
             id: self.id.into(),
             dialect: self.dialect,
@@ -197,24 +197,23 @@ impl Key {
     }
 }
 
-/// Splits a base URL into what goes before an operation's own path.
+/// Splits a base URL into what goes before an operation's own path. No error repeats any of it: the error's path tells
+/// which it is, and its user name, password or query may be a key.
 fn base(base: &str, dialect: Option<Dialect>) -> Result<(Scheme, Authority, String), ConfigError> {
-    let wrong = |message: String| ConfigError::new("base", message);
-    let uri: Uri = base
-        .parse()
-        .map_err(|error| wrong(format!("\"{base}\" is not a URL: {error}")))?;
+    let wrong = |message: &str| ConfigError::new("base", message);
+    let uri: Uri = base.parse().map_err(|error| wrong(&format!("no URL: {error}")))?;
     let parts = uri.into_parts();
     let scheme = parts
         .scheme
         .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme))
-        .ok_or_else(|| wrong(format!("\"{base}\" has to start with http:// or https://")))?;
+        .ok_or_else(|| wrong("the URL has to start with http:// or https://"))?;
     let authority = parts
         .authority
         .filter(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'))
-        .ok_or_else(|| wrong("the URL needs a host, and no user name or password".to_owned()))?;
+        .ok_or_else(|| wrong("the URL needs a host, and no user name or password"))?;
     let path = parts.path_and_query.as_ref();
     if path.and_then(|path| path.query()).is_some() {
-        return Err(wrong(format!("\"{base}\" has a query: the call's own is sent")));
+        return Err(wrong("the URL has a query: the call's own is sent"));
     }
     let mut prefix = path
         .map_or("", |path| path.path())
@@ -261,6 +260,28 @@ mod tests {
         let candidate = upstream.check().unwrap();
         assert!(!format!("{candidate:?}").contains("sk-secret"));
         assert_eq!(candidate.credentials.unwrap(), "Bearer sk-secret");
+    }
+
+    #[test]
+    fn a_key_in_a_base_is_never_printed() {
+        for base in [
+            "https://a/v1?key=sk-secret",
+            "https://sk-secret@a/v1",
+            "https://user:sk-secret@a/v1",
+            "ftp://user:sk-secret@a/v1",
+            "a/v1?key=sk-secret",
+            "https://user:sk-secret@a/v 1",
+            "https://a b/v1?key=sk-secret",
+        ] {
+            let upstream = Upstream::openai("a", base);
+            let shown = format!("{upstream:?}");
+            let message = error(upstream);
+            assert!(!shown.contains("sk-secret"), "{shown}");
+            assert!(
+                message.starts_with("base: ") && !message.contains("sk-secret"),
+                "{message}"
+            );
+        }
     }
 
     #[test]
