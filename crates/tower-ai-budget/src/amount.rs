@@ -59,14 +59,9 @@ impl Amount {
         }
     }
 
-    /// The money in an answer of the ledger: the layer asks in dollars, so it is answered in dollars.
-    pub(crate) fn dollars(self) -> NanoUsd {
-        debug_assert_eq!(
-            self.unit,
-            Unit::NanoUsd,
-            "the ledger answers in the unit it was asked in"
-        );
-        NanoUsd::from_nanos(self.value)
+    /// So many calls or tokens; what no account can hold counts as the most that one can.
+    pub(crate) fn count(value: u64, unit: Unit) -> Self {
+        Self::new(i64::try_from(value).unwrap_or(i64::MAX), unit)
     }
 }
 
@@ -74,6 +69,7 @@ impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.unit {
             Unit::NanoUsd => write!(f, "{} USD", NanoUsd::from_nanos(self.value)),
+            Unit::Requests if self.value == 1 => f.write_str("1 request"),
             Unit::Requests => write!(f, "{} requests", self.value),
             Unit::Tokens => write!(f, "{} tokens", self.value),
         }

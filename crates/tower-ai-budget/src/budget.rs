@@ -1,6 +1,6 @@
 //! What a plan may spend.
 
-use crate::{Account, Amount, Claim, Period, Window};
+use crate::{Account, Amount, Claim, Period, Unit, Window};
 use std::sync::Arc;
 use tower_ai_core::{Caller, ConfigError, NanoUsd, usd};
 
@@ -16,13 +16,15 @@ const DEFAULT_ALERT_PERCENT: u8 = 80;
 /// let budgets = Plans::fallback("free")
 ///     .plan("free", Budget::daily(usd!(2.00)))
 ///     .plan("pro", Budget::daily(usd!(20.00)).request_cap(usd!(4.00)).alert_at_percent(50).alert_at_percent(90))
-///     .plan("batch", Budget::monthly(usd!(900)).no_request_cap().in_zone("Asia/Beirut"));
+///     .plan("batch", Budget::monthly(usd!(900)).no_request_cap().in_zone("Asia/Beirut"))
+///     .plan("trial", Budget::daily_requests(50))
+///     .plan("seats", Budget::monthly_tokens(2_000_000)); // two thousand thousands
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Budget {
     period: Period,
-    limit: NanoUsd,
+    limit: Amount,
     request_cap: Option<NanoUsd>,
     /// Empty: the default.
     alert_at: Vec<u8>,
@@ -33,20 +35,52 @@ pub struct Budget {
 impl Budget {
     /// `limit` from midnight to midnight UTC, at most 0.80 USD in one call, an alert at 80 %, for each tenant.
     pub fn daily(limit: NanoUsd) -> Self {
-        Self::new(Period::Day, limit)
+        Self::new(Period::Day, Amount::usd(limit))
     }
 
     /// Like [`Budget::daily`], from Monday to Monday.
     pub fn weekly(limit: NanoUsd) -> Self {
-        Self::new(Period::Week, limit)
+        Self::new(Period::Week, Amount::usd(limit))
     }
 
     /// Like [`Budget::daily`], from the first of a month to that of the next.
     pub fn monthly(limit: NanoUsd) -> Self {
-        Self::new(Period::Month, limit)
+        Self::new(Period::Month, Amount::usd(limit))
     }
 
-    fn new(period: Period, limit: NanoUsd) -> Self {
+    /// Like [`Budget::daily`], but `limit` is a number of calls. One that nobody bills is not counted. The cap of one
+    /// call stays, in dollars, for calls whose cost is known.
+    pub fn daily_requests(limit: u64) -> Self {
+        Self::new(Period::Day, Amount::count(limit, Unit::Requests))
+    }
+
+    /// Like [`Budget::daily_requests`], from Monday to Monday.
+    pub fn weekly_requests(limit: u64) -> Self {
+        Self::new(Period::Week, Amount::count(limit, Unit::Requests))
+    }
+
+    /// Like [`Budget::daily_requests`], from the first of a month to that of the next.
+    pub fn monthly_requests(limit: u64) -> Self {
+        Self::new(Period::Month, Amount::count(limit, Unit::Requests))
+    }
+
+    /// Like [`Budget::daily`], but `limit` is a number of tokens, input and output together: 2,000 thousand are
+    /// `2_000_000`. The cap of one call stays, in dollars, for calls whose cost is known.
+    pub fn daily_tokens(limit: u64) -> Self {
+        Self::new(Period::Day, Amount::count(limit, Unit::Tokens))
+    }
+
+    /// Like [`Budget::daily_tokens`], from Monday to Monday.
+    pub fn weekly_tokens(limit: u64) -> Self {
+        Self::new(Period::Week, Amount::count(limit, Unit::Tokens))
+    }
+
+    /// Like [`Budget::daily_tokens`], from the first of a month to that of the next.
+    pub fn monthly_tokens(limit: u64) -> Self {
+        Self::new(Period::Month, Amount::count(limit, Unit::Tokens))
+    }
+
+    fn new(period: Period, limit: Amount) -> Self {
         Self {
             period,
             limit,
@@ -89,7 +123,7 @@ impl Budget {
 
     /// Checks it.
     pub(crate) fn plan(self, name: &str) -> Result<Plan, ConfigError> {
-        if self.limit <= NanoUsd::ZERO {
+        if self.limit.value() <= 0 {
             return Err(ConfigError::new("limit", "a budget has to be above 0"));
         }
         if self.request_cap.is_some_and(|cap| cap <= NanoUsd::ZERO) {
@@ -129,7 +163,7 @@ impl Budget {
 pub(crate) struct Plan {
     name: Arc<str>,
     window: Window,
-    limit: NanoUsd,
+    pub(crate) limit: Amount,
     pub(crate) request_cap: Option<NanoUsd>,
     alert_at: Arc<[u8]>,
     per_user: bool,
@@ -153,7 +187,7 @@ impl Plan {
         Claim {
             alert_at: self.alert_at.clone(),
             plan: self.name.clone(),
-            ..Claim::new(account, self.window.clone(), Amount::usd(self.limit))
+            ..Claim::new(account, self.window.clone(), self.limit)
         }
     }
 }

@@ -57,7 +57,7 @@ impl<L: Ledger> Pending<L> {
                 let state = tell(&rules, statement, 0);
                 Ok(Admitted {
                     reservation,
-                    state: state.as_ref().map(budget_state),
+                    state: state.as_ref().and_then(budget_state),
                 })
             }
             Reserved::Refused { over, statement } => {
@@ -69,7 +69,7 @@ impl<L: Ledger> Pending<L> {
                 Err(Refused {
                     refusal,
                     format,
-                    state: balance.as_ref().map(budget_state),
+                    state: balance.as_ref().and_then(budget_state),
                 })
             }
             Reserved::Unavailable(reason) => {
@@ -103,11 +103,12 @@ fn refuse(rules: &Rules, ask: &Ask, balance: &Balance) -> Box<Refusal> {
     )
 }
 
-fn budget_state(balance: &Balance) -> BudgetState {
-    BudgetState::new(
-        balance.limit.dollars(),
-        balance.spent.dollars(),
-        balance.reserved.dollars(),
+/// What [`BudgetState`] can tell: it is in dollars.
+fn budget_state(balance: &Balance) -> Option<BudgetState> {
+    Some(BudgetState::new(
+        balance.limit.as_usd()?,
+        balance.spent.as_usd()?,
+        balance.reserved.as_usd()?,
         balance.reset_after,
-    )
+    ))
 }

@@ -9,9 +9,9 @@
 //! | a call that costs more than one call may (0.80 USD by default; exactly that passes) | 413 `prompt_too_expensive`, with estimate and cap; nothing is reserved |
 //! | a call for which there is no room (one that brings the total to exactly the limit passes) | 429, or 402 by choice, `ai_daily_budget_exceeded`, with the time until the window resets |
 //! | a call without a [`Caller`] | 401 `missing_caller`, or one shared account by choice |
-//! | a call whose model has no price | 404 `model_not_found`, or a flat cost by choice |
+//! | a call whose model has no price, where money is counted | 404 `model_not_found`, or a flat cost by choice |
 //! | a call while the ledger does not answer | 503 `ledger_unavailable`, or it passes by choice |
-//! | a call that nobody estimated, with no price set for it | 500 `misconfigured`, explained once in the log |
+//! | a call that nobody estimated, with no price set for it, where money is counted | 500 `misconfigured`, explained once in the log |
 //!
 //! Each is in the shape that the caller's client reads (OpenAI, Anthropic, gRPC, or problem+json), and tells SDKs not
 //! to retry by themselves. A call that costs nothing passes even where nothing is left.
@@ -85,6 +85,21 @@
 //! is inside; what was sent and passed on, where an answer was cut; nothing, where nothing was sent or the upstream
 //! failed; and the estimate, where nobody can know better. More than was reserved is booked in full as debt, logged,
 //! and counts against the next call.
+//!
+//! # Requests or tokens instead of money
+//!
+//! [`Budget::daily_requests`] and [`Budget::daily_tokens`] (and those of a week or a month) count in another unit, for
+//! models that nobody has a price for, or plans that are sold so. The rules are the same, and the same calls are charged
+//! or released; only the amounts differ:
+//!
+//! | unit | reserved | settled, if anything is billed |
+//! |---|---|---|
+//! | requests | 1 | 1 |
+//! | tokens | the [`Estimate`]'s input and output, or 1,200 + 600 | input and output as used; what was reserved, where nobody can know |
+//!
+//! A price need not be known: the cap of one call, in dollars, holds for calls whose cost is. A refusal has the members
+//! `used` and `limit` instead of `used_cents` and `limit_cents`, and
+//! [`BudgetState`](tower_ai_core::BudgetState), which is in dollars, is not put.
 //!
 //! # Windows
 //!

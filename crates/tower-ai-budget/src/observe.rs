@@ -1,7 +1,7 @@
 //! All telemetry of this crate; without the features `tracing` and `metrics` it compiles to nothing.
 //!
 //! Events have the target `ai_budget`. The event `call settled` is the raw material of calibration: account, model,
-//! estimate and actual of every call.
+//! estimate and actual of every call. Fields and metrics in nano-dollars are those of budgets in money.
 //!
 //! | metric | kind | meaning |
 //! |---|---|---|
@@ -16,8 +16,8 @@
 
 #![cfg_attr(not(feature = "tracing"), expect(unused_variables))] // what is not observed
 
-use crate::{Alert, OnExpire, Outage, Receipt, Unavailable};
-use tower_ai_core::{Basis, Call, NanoUsd, RefusedBy};
+use crate::{Alert, Amount, OnExpire, Outage, Receipt, Unavailable};
+use tower_ai_core::{Basis, Call, RefusedBy};
 
 /// The layer answered by itself.
 pub(crate) fn refused(by: &RefusedBy) {
@@ -28,9 +28,10 @@ pub(crate) fn refused(by: &RefusedBy) {
 }
 
 /// A call is charged.
-pub(crate) fn settled(receipt: &Receipt, call: &Call, actual: NanoUsd, basis: Basis) {
-    let estimate = receipt.amount().dollars();
-    let excess = actual.saturating_sub(estimate).max(NanoUsd::ZERO);
+pub(crate) fn settled(receipt: &Receipt, call: &Call, actual: Amount, basis: Basis) {
+    let estimate = receipt.amount();
+    let excess = actual.value().saturating_sub(estimate.value()).max(0);
+    let excess = Amount::new(excess, estimate.unit());
     #[cfg(feature = "tracing")]
     {
         let account = receipt.holds().first().map(|hold| &hold.claim.account);
@@ -38,27 +39,34 @@ pub(crate) fn settled(receipt: &Receipt, call: &Call, actual: NanoUsd, basis: Ba
             target: "ai_budget",
             account = account.map(tracing::field::display),
             model = model(call),
-            estimate_nano_usd = estimate.nanos(),
-            actual_nano_usd = actual.nanos(),
+            %estimate,
+            %actual,
+            estimate_nano_usd = nanos(estimate),
+            actual_nano_usd = nanos(actual),
             basis = label(basis),
             "call settled"
         );
-        if excess > NanoUsd::ZERO {
+        if excess.value() > 0 {
             tracing::warn!(
                 target: "ai_budget",
                 account = account.map(tracing::field::display),
                 model = model(call),
-                excess_nano_usd = excess.nanos(),
+                %excess,
+                excess_nano_usd = nanos(excess),
                 "a call cost more than was reserved for it; the excess is booked in full"
             );
         }
     }
     #[cfg(feature = "metrics")]
     {
-        let nanos = |amount: NanoUsd| u64::try_from(amount.nanos()).unwrap_or(0);
+        let count = |amount| {
+            nanos(amount)
+                .and_then(|nanos| u64::try_from(nanos).ok())
+                .unwrap_or(0)
+        };
         metrics::counter!("ai_budget_settled_total", "basis" => label(basis)).increment(1);
-        metrics::counter!("ai_budget_nano_usd_total").increment(nanos(actual));
-        metrics::counter!("ai_budget_excess_nano_usd_total").increment(nanos(excess));
+        metrics::counter!("ai_budget_nano_usd_total").increment(count(actual));
+        metrics::counter!("ai_budget_excess_nano_usd_total").increment(count(excess));
     }
 }
 
@@ -145,6 +153,11 @@ pub(crate) fn late(receipt: &Receipt) {
 #[cfg(feature = "tracing")]
 fn model(call: &Call) -> Option<&str> {
     call.ai().map(|ai| &*ai.model)
+}
+
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+fn nanos(amount: Amount) -> Option<i64> {
+    amount.as_usd().map(|usd| usd.nanos())
 }
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]

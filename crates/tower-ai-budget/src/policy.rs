@@ -1,6 +1,6 @@
 //! The rules of a layer: what a call is asked to reserve, and what happens when something is missing.
 
-use crate::{Alarm, Claim, budget::Plan, observe, refusal};
+use crate::{Alarm, Amount, Claim, Unit, budget::Plan, observe, refusal};
 use http::StatusCode;
 use std::{
     sync::{
@@ -99,7 +99,7 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) claim: Claim,
-    pub(crate) amount: NanoUsd,
+    pub(crate) amount: Amount,
 }
 
 impl Rules {
@@ -127,9 +127,10 @@ impl Rules {
         let Some((_, plan)) = self.plans.of(caller) else {
             return Err(self.misconfigured("no plan applies"));
         };
-        let amount = self.price(call)?;
-        match plan.request_cap {
-            Some(cap) if amount > cap => Err(refusal::too_expensive(amount, cap)),
+        let amount = self.most(call, plan.limit.unit())?;
+        let cost = amount.as_usd().or_else(|| self.known_cost(call));
+        match (plan.request_cap, cost) {
+            (Some(cap), Some(cost)) if cost > cap => Err(refusal::too_expensive(cost, cap)),
             _ => Ok(Ask {
                 claim: plan.claim(caller),
                 amount,
@@ -137,23 +138,35 @@ impl Rules {
         }
     }
 
-    /// The most that a call can cost.
-    fn price(&self, call: &Call) -> Result<NanoUsd, Box<Refusal>> {
+    /// The most that a call can take of a budget in this unit: what is reserved.
+    fn most(&self, call: &Call, unit: Unit) -> Result<Amount, Box<Refusal>> {
+        Ok(match unit {
+            Unit::NanoUsd => Amount::usd(self.price(call)?),
+            Unit::Requests => Amount::count(1, unit),
+            Unit::Tokens => Amount::count(counts(call).total(), unit),
+        })
+    }
+
+    /// The most that a call can cost, as far as its estimate and the assumptions tell.
+    fn known_cost(&self, call: &Call) -> Option<NanoUsd> {
         let estimate = call.estimate();
-        let amount = match (estimate.and_then(Estimate::cost), self.assumed) {
-            (Some(cost), _) => cost,
+        match (estimate.and_then(Estimate::cost), self.assumed) {
+            (Some(cost), _) => Some(cost),
             // The model was looked up, and has no price.
-            (None, _) if estimate.is_some() && call.ai().is_some() => self.unknown_price(call)?,
-            (None, Some(Assumed::Fixed(cost))) => cost,
-            (None, Some(Assumed::Price { input, output })) => {
-                let counts = *estimate.copied().unwrap_or(Estimate::assumed()).counts();
-                price_of(&counts, input, output)
-            }
+            (None, _) if estimate.is_some() && call.ai().is_some() => None,
+            (None, Some(Assumed::Fixed(cost))) => Some(cost),
+            (None, Some(Assumed::Price { input, output })) => Some(price_of(&counts(call), input, output)),
+            (None, None) => None,
+        }
+    }
+
+    /// What a call is taken to cost at most; where that is not known, the rules for it apply.
+    fn price(&self, call: &Call) -> Result<NanoUsd, Box<Refusal>> {
+        let amount = match self.known_cost(call) {
+            Some(cost) => cost,
             // Somebody estimated it, or could not: an operation that is not known has no price.
-            (None, None) if estimate.is_some() || call.has(LayerKind::Estimate) => {
-                self.unknown_price(call)?
-            }
-            (None, None) => {
+            None if call.estimate().is_some() || call.has(LayerKind::Estimate) => self.unknown_price(call)?,
+            None => {
                 return Err(self.misconfigured(
                     "a call has no estimate: put EstimateLayer outside, or set assumed_price or fixed_cost",
                 ));
@@ -199,6 +212,11 @@ impl Rules {
             ExhaustedStatus::PaymentRequired => StatusCode::PAYMENT_REQUIRED,
         }
     }
+}
+
+/// The estimated tokens; without an estimate, the assumed ones.
+fn counts(call: &Call) -> TokenCounts {
+    *call.estimate().copied().unwrap_or(Estimate::assumed()).counts()
 }
 
 /// Prices are per million tokens. Rounded once, upward.

@@ -1,6 +1,6 @@
 //! What the layer answers by itself. Boxed: a refusal is rare and large, and a future is as large as its largest state.
 
-use crate::{Balance, Period};
+use crate::{Amount, Balance, Period};
 use http::StatusCode;
 use std::time::Duration;
 use tower_ai_core::{AiCall, LayerKind, NanoUsd, Refusal, RefusalKind};
@@ -20,29 +20,41 @@ pub(crate) fn too_expensive(estimated: NanoUsd, cap: NanoUsd) -> Box<Refusal> {
 
 /// 429 or 402: the budget has no room until it resets.
 pub(crate) fn exhausted(
-    asked: NanoUsd,
+    asked: Amount,
     balance: &Balance,
     period: Period,
     status: StatusCode,
 ) -> Box<Refusal> {
-    let (spent, reserved) = (balance.spent.dollars(), balance.reserved.dollars());
+    let Balance {
+        limit,
+        spent,
+        reserved,
+        span,
+        ..
+    } = balance;
     let mut message = format!(
-        "the {} budget of {} has no room for a call that may cost {asked} USD: {spent} USD are spent and {reserved} \
-         USD are reserved by calls under way; it resets at {}",
+        "the {} budget of {limit} has no room for a call that may cost {asked}: {spent} spent and {reserved} reserved \
+         by calls under way; it resets at {span}",
         period.adjective(),
-        balance.limit,
-        balance.span,
     );
-    if asked > balance.limit.dollars() {
+    if asked.value() > limit.value() {
         message.push_str(", but this call costs more than the whole budget");
     }
-    refusal(RefusalKind::Quota, exceeded_code(period), message)
+    let refusal = refusal(RefusalKind::Quota, exceeded_code(period), message)
         .status(status)
         .retry_after(balance.reset_after)
-        .never_retry()
-        .cents("used_cents", spent.saturating_add(reserved))
-        .cents("limit_cents", balance.limit.dollars())
-        .into()
+        .never_retry();
+    let used = Amount::new(spent.value().saturating_add(reserved.value()), limit.unit());
+    match (used.as_usd(), limit.as_usd()) {
+        (Some(used), Some(limit)) => refusal.cents("used_cents", used).cents("limit_cents", limit),
+        _ => {
+            let count = |amount: Amount| u64::try_from(amount.value()).unwrap_or(0);
+            refusal
+                .integer("used", count(used))
+                .integer("limit", count(*limit))
+        }
+    }
+    .into()
 }
 
 /// 401: nobody is there to pay.

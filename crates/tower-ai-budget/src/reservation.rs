@@ -1,11 +1,11 @@
 //! The obligation of a call that was admitted.
 
 use crate::{
-    Amount, Ledger, Receipt, observe,
+    Amount, Ledger, Receipt, Unit, observe,
     policy::{MaybeBilled, Rules},
 };
 use std::sync::Arc;
-use tower_ai_core::{Basis, BodyEnd, Call, NanoUsd, OnEnd, Outcome, Settlement, settlement};
+use tower_ai_core::{Basis, BodyEnd, Call, NanoUsd, OnEnd, Outcome, Settlement, TokenCounts, settlement};
 
 /// Settles once, when it is dropped: with the future, or with the body, at whichever of its ends.
 pub(crate) struct Reservation<L: Ledger> {
@@ -53,10 +53,10 @@ impl<L: Ledger> Drop for Reservation<L> {
         let Some(receipt) = self.receipt.take() else {
             return;
         };
-        let reserved = receipt.amount().dollars();
+        let reserved = receipt.amount();
         let charge = match settlement(&self.call, self.judged_as()) {
             Settlement::Release => None,
-            Settlement::Charge { cost, basis, .. } => Some((cost.unwrap_or(reserved), basis)),
+            Settlement::Charge { counts, cost, basis } => Some((used(reserved, &counts, cost), basis)),
             Settlement::Estimate => Some((reserved, Basis::Estimated)),
         };
         match charge {
@@ -64,12 +64,22 @@ impl<L: Ledger> Drop for Reservation<L> {
                 observe::released(&receipt, &self.call);
                 self.ledger.release(receipt);
             }
-            Some((cost, basis)) => {
-                let cost = cost.max(NanoUsd::ZERO); // nobody earns by calling
-                observe::settled(&receipt, &self.call, cost, basis);
-                self.ledger
-                    .settle(receipt, Amount::usd(cost), basis, &self.rules.alarm);
+            Some((actual, basis)) => {
+                observe::settled(&receipt, &self.call, actual, basis);
+                self.ledger.settle(receipt, actual, basis, &self.rules.alarm);
             }
         }
+    }
+}
+
+/// What a call that is billed took, in the unit that was reserved: what is settled.
+fn used(reserved: Amount, counts: &TokenCounts, cost: Option<NanoUsd>) -> Amount {
+    match reserved.unit() {
+        Unit::NanoUsd => match cost {
+            Some(cost) => Amount::usd(cost.max(NanoUsd::ZERO)), // nobody earns by calling
+            None => reserved,
+        },
+        Unit::Requests => reserved,
+        Unit::Tokens => Amount::count(counts.total(), Unit::Tokens),
     }
 }

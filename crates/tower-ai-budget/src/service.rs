@@ -1,7 +1,7 @@
 //! The service.
 
 use crate::{
-    Amount, Ledger, ReservationId, ResponseBody, ResponseFuture,
+    Ledger, ReservationId, ResponseBody, ResponseFuture,
     decision::{Pending, Refused},
     policy::Rules,
 };
@@ -58,7 +58,7 @@ where
         let step = self.ledger.reserve(
             ReservationId::fresh(),
             slice::from_ref(&ask.claim),
-            Amount::usd(ask.amount),
+            ask.amount,
             self.rules.lease(&call),
         );
         let pending = Pending {

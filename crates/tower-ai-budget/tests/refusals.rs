@@ -50,8 +50,8 @@ async fn over_budget_as_problem_json_with_exact_decimals() {
     assert_eq!(body["limit_cents"].to_string(), "200");
     assert_eq!(
         body["detail"],
-        "the daily budget of 2.00 USD has no room for a call that may cost 0.80 USD: 0.5000015 USD are spent and 0.75 \
-         USD are reserved by calls under way; it resets at 2025-12-02T00:00:00+00:00[UTC]"
+        "the daily budget of 2.00 USD has no room for a call that may cost 0.80 USD: 0.5000015 USD spent and 0.75 \
+         USD reserved by calls under way; it resets at 2025-12-02T00:00:00+00:00[UTC]"
     );
 }
 
