@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
+use proptest::prelude::*;
 use std::{
     future::poll_fn,
     pin::pin,
@@ -386,13 +387,54 @@ async fn a_grpc_call_gets_one_attempt_and_its_answer_at_once() {
     assert_eq!(probe.calls(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn times_of_any_length_can_be_set() {
-    for (limit, expected) in [(Duration::ZERO, 503), (Duration::MAX, 200)] {
-        let layer = layer(2).deadline(limit).waiting(limit);
-        let response = send(&layer, &scripted([good()]), chat(CHAT)).await;
-        assert_eq!(response.status().as_u16(), expected, "{limit:?}");
+fn any_duration() -> impl Strategy<Value = Duration> {
+    let any = (any::<u64>(), 0..1_000_000_000u32).prop_map(|(seconds, nanos)| Duration::new(seconds, nanos));
+    let usual = (0..1000u64).prop_map(Duration::from_secs);
+    prop_oneof![Just(Duration::ZERO), Just(Duration::MAX), any, usual]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn times_of_any_length_can_be_set(
+        deadline in any_duration(),
+        waiting in any_duration(),
+        first_byte in any_duration(),
+        of_the_caller in proptest::option::of(any_duration()),
+        told in any::<u64>(),
+    ) {
+        let first_byte = first_byte.max(Duration::from_nanos(1));
+        let upstream = Upstream::openai("a", "http://a/v1").first_byte(first_byte);
+        let layer = FailoverLayer::new(Routes::new().model("gpt-5", [upstream])).unwrap();
+        let layer = layer.deadline(deadline).waiting(waiting);
+        // A wait that was told, a wait of our own, a body that is read, a stream until the deadline.
+        let stream = ScriptedBody::of([Chat::new(["x"]).stream().frames[1].clone()]).forever();
+        let stream = Answer::ok(stream).header("content-type", "text/event-stream");
+        let limited = openai::rate_limited(told).into();
+        let slow = Answer::status(500, ScriptedBody::new().forever());
+        let probe = scripted([limited, Answer::error("broke"), slow, stream]);
+        let status = testkit::in_paused_time(async {
+            let mut request = chat(CHAT_STREAM);
+            let end = of_the_caller.and_then(|limit| Instant::now().into_std().checked_add(limit));
+            if let Some(end) = end {
+                request.extensions_mut().insert(Deadline(end));
+            }
+            send(&layer, &probe, request).await.status()
+        });
+        prop_assert!([200, 429, 503].contains(&status.as_u16()), "{status}");
+        if of_the_caller.unwrap_or(deadline).is_zero() {
+            prop_assert_eq!(probe.calls(), 0);
+        }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_times_leave_a_call_all_its_attempts() {
+    let layer = layer(1).deadline(Duration::MAX).waiting(Duration::MAX);
+    let probe = scripted([Answer::error("broke"), Answer::error("broke"), good()]);
+    let response = send(&layer, &probe, chat(CHAT)).await;
+    assert_eq!((response.status().as_u16(), probe.calls()), (200, 3));
 }
 
 #[tokio::test(start_paused = true)]
