@@ -19,7 +19,7 @@ use crate::{
     classify::{self, Failure, Head},
     dispatch::Dispatch,
     layer::Settings,
-    prepare::{is_grpc, prepare, strip_hop_headers},
+    prepare::{is_grpc, prepare, strip_headers},
     select::Next,
     share::Time,
 };
@@ -418,7 +418,7 @@ where
             head.extensions.insert(dispatch.served(head.status, now));
         }
         head.extensions.insert(dispatch.trace());
-        strip_hop_headers(&mut head.headers);
+        strip_headers(&mut head.headers);
         if !answer.keeps_length() {
             head.headers.remove(CONTENT_LENGTH);
         }

@@ -14,6 +14,8 @@ use tower_ai_core::{Buffered, Dialect, Operation};
 use tower_ai_wire::splice;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const OPENAI_ORGANIZATION: HeaderName = HeaderName::from_static("openai-organization");
+const OPENAI_PROJECT: HeaderName = HeaderName::from_static("openai-project");
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 /// Sent when the caller names no version of Anthropic's API: without one it refuses every call.
 const DEFAULT_ANTHROPIC_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
@@ -83,30 +85,33 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
 }
 
-/// Takes out of an answer what is for one hop only: the next one may speak HTTP/2, where these are illegal.
-pub(crate) fn strip_hop_headers(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .into_iter()
+/// Takes out of an answer what is not for the caller: what is for one hop only (the next one may speak HTTP/2, where these
+/// are illegal), what the upstream wants to find again at us, and whose account we use there.
+pub(crate) fn strip_headers(headers: &mut HeaderMap) {
+    const ENDS_HERE: [HeaderName; 9] = [
+        CONNECTION,
+        SET_COOKIE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+        OPENAI_ORGANIZATION,
+        OPENAI_PROJECT,
+        HeaderName::from_static("anthropic-organization-id"),
+    ];
+    for name in named_in_connection(headers).into_iter().chain(ENDS_HERE) {
+        headers.remove(name);
+    }
+}
+
+/// The headers that `Connection` declares to be for this hop.
+fn named_in_connection(headers: &HeaderMap) -> Vec<HeaderName> {
+    let values = headers.get_all(CONNECTION).into_iter();
+    values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named
-        .into_iter()
-        .chain([CONNECTION, TRANSFER_ENCODING, UPGRADE, SET_COOKIE])
-    {
-        headers.remove(name);
-    }
-    for name in [
-        "keep-alive",
-        "proxy-connection",
-        "openai-organization",
-        "openai-project",
-        "anthropic-organization-id",
-    ] {
-        headers.remove(name);
-    }
+        .collect()
 }
 
 fn target(candidate: &Candidate, original: &Uri, operation: Option<Operation>) -> Result<Uri, Unprepared> {
@@ -136,18 +141,12 @@ fn own_path(dialect: Option<Dialect>, path: &str, operation: Option<Operation>) 
 
 /// The caller's headers without those that are for us or for one hop only.
 fn travelling(original: &HeaderMap) -> HeaderMap {
-    let named_in_connection = |name: &HeaderName| {
-        let values = original.get_all(CONNECTION).into_iter();
-        let mut tokens = values
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','));
-        tokens.any(|token| token.trim().eq_ignore_ascii_case(name.as_str()))
-    };
+    let for_this_hop = named_in_connection(original);
     let mut headers = HeaderMap::with_capacity(original.len() + 3);
     for (name, value) in original {
         let stays = match name.as_str() {
             "te" => value != "trailers", // gRPC needs it
-            _ => is_ours(name) || named_in_connection(name),
+            _ => is_ours(name) || for_this_hop.contains(name),
         };
         if !stays {
             headers.append(name, value.clone());
@@ -174,8 +173,8 @@ fn is_ours(name: &HeaderName) -> bool {
         VIA,
         X_API_KEY,
         HeaderName::from_static("api-key"),
-        HeaderName::from_static("openai-organization"), // they steer who is billed, and the key is ours
-        HeaderName::from_static("openai-project"),
+        OPENAI_ORGANIZATION, // these choose who is billed, and the key is ours
+        OPENAI_PROJECT,
     ];
     ENDS_HERE.contains(name)
         || matches!(name.as_str(), "keep-alive" | "proxy-connection" | "x-real-ip")
@@ -219,18 +218,39 @@ mod tests {
 
     #[test]
     fn what_an_upstream_says_of_its_hop_or_of_our_account_ends_here() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            ("connection", "x-hop, keep-alive"),
+        let ends_here = [
+            ("connection", "X-Hop, keep-alive"),
+            ("connection", "x-other-hop"),
             ("x-hop", "1"),
-            ("set-cookie", "a=b"),
+            ("x-other-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("set-cookie", "__cf_bm=1"),
+            ("set-cookie", "_cfuvid=2"),
             ("openai-organization", "org-ours"),
+            ("openai-project", "proj-ours"),
+            ("anthropic-organization-id", "org-ours"),
+        ];
+        let travels = [
+            ("content-type", "application/json"),
             ("x-request-id", "req-1"),
-        ] {
-            headers.insert(name, value.parse().unwrap());
+            ("request-id", "req-2"),
+            ("openai-processing-ms", "12"),
+            ("openai-version", "2020-10-01"),
+            ("x-ratelimit-remaining-requests", "9"),
+        ];
+        let mut headers = HeaderMap::new();
+        for (name, value) in ends_here.into_iter().chain(travels) {
+            headers.append(name, value.parse().unwrap());
         }
-        strip_hop_headers(&mut headers);
-        assert_eq!(headers.keys().collect::<Vec<_>>(), ["x-request-id"]);
+        strip_headers(&mut headers);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        let mut expected = travels.map(|(name, _)| name);
+        left.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(left, expected);
     }
 
     #[test]
