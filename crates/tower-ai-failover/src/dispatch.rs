@@ -41,29 +41,34 @@ struct Running {
     at: usize,
     attempt: Attempt,
     started: Instant,
-    sent: Sent,
+    /// `None` until it is sent.
+    sent: Option<Sent>,
 }
 
-/// Notes in the meter that an attempt was given up after it was sent, unless it is known by then how it ended: states only
-/// move forward, and this is the weakest that follows `Sent`.
+/// An attempt that was sent, in the meter from then on: a limit around this layer may settle the call while it is under way.
+///
+/// When dropped it was given up, unless it is known by then how it ended: states only move forward, and this is the
+/// weakest that follows `Sent`.
 #[derive(Debug)]
 struct Sent {
     call: Call,
     n: u32,
-    is_sent: bool,
+}
+
+impl Sent {
+    fn new(call: Call, n: u32) -> Self {
+        call.meter().sent(n);
+        Self { call, n }
+    }
+
+    fn advance(&self, state: UsageState) {
+        self.call.meter().update(self.n, |usage| usage.advance(state));
+    }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        if self.is_sent {
-            self.advance(UsageState::MaybeBilled);
-        }
-    }
-}
-
-impl Sent {
-    fn advance(&self, state: UsageState) {
-        self.call.meter().update(self.n, |usage| usage.advance(state));
+        self.advance(UsageState::MaybeBilled);
     }
 }
 
@@ -110,17 +115,11 @@ impl Dispatch {
         attempt.first_byte = candidate.first_byte;
         attempt.provider = candidate.provider.clone();
         attempt.priced_as = candidate.priced_as.clone();
-        let call = self.call.clone();
-        let sent = Sent {
-            call,
-            n,
-            is_sent: false,
-        };
         self.running = Some(Running {
             at,
             attempt,
             started: now,
-            sent,
+            sent: None,
         });
     }
 
@@ -159,15 +158,14 @@ impl Dispatch {
     /// The attempt is handed to the inner service.
     pub(crate) fn sent(&mut self) {
         let running = self.running.as_mut().expect("an attempt is under way");
-        running.sent.is_sent = true;
-        self.call.meter().sent(running.attempt.n);
+        running.sent = Some(Sent::new(self.call.clone(), running.attempt.n));
     }
 
     /// The attempt is over; what follows is decided, unless nothing can follow.
     pub(crate) fn failed(&mut self, failure: &Failure, can_go_on: bool, now: Instant) -> Next {
         let running = self.running.take().expect("an attempt is under way");
-        if running.sent.is_sent {
-            running.sent.advance(billing(failure));
+        if let Some(sent) = &running.sent {
+            sent.advance(billing(failure));
         }
         self.tries.failed(running.at, now, failure.again);
         let mut record = AttemptRecord::new(&running.attempt, now - running.started, self.time.left(now));
@@ -184,11 +182,13 @@ impl Dispatch {
     pub(crate) fn served(&mut self, status: StatusCode, now: Instant) -> ServedBy {
         let running = self.running.take().expect("an attempt is under way");
         let n = running.attempt.n;
-        running.sent.advance(if status.is_success() {
-            UsageState::Answered
-        } else {
-            UsageState::NotBilled
-        });
+        if let Some(sent) = &running.sent {
+            sent.advance(if status.is_success() {
+                UsageState::Answered
+            } else {
+                UsageState::NotBilled
+            });
+        }
         self.call.meter().served(n);
         let mut record = AttemptRecord::new(&running.attempt, now - running.started, self.time.left(now));
         record.status = Some(status.as_u16());

@@ -267,6 +267,16 @@ async fn the_meter_tells_what_became_of_each_attempt() {
     assert!(call.has(LayerKind::Failover));
 }
 
+/// A limit around the layer may end the call while its future is still there: what settles then has to know.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_in_the_meter_while_it_is_under_way() {
+    let mut request = chat(CHAT);
+    let call = Call::of(request.extensions_mut());
+    let mut future = pin!(layer(1).layer(scripted([Answer::never()])).oneshot(request));
+    assert!(tokio::time::timeout(SECOND, &mut future).await.is_err());
+    assert_eq!(states(&call), [UsageState::Sent]);
+}
+
 /// Polls a call to completion or drops it after `n` polls; whether it was complete, and its facts.
 async fn dropped_after(n: usize, probe: &ProbeService) -> (bool, Call) {
     let mut request = chat(CHAT_STREAM);
