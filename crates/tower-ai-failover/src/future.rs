@@ -227,7 +227,9 @@ where
                 while read.len() < REJECTION_BYTES {
                     match body.as_mut().poll_frame(cx) {
                         Poll::Ready(Some(Ok(frame))) => {
-                            read.extend_from_slice(frame.data_ref().map_or(&b""[..], |data| data))
+                            let data = frame.data_ref().map_or(&[][..], |data| data);
+                            let room = REJECTION_BYTES - read.len();
+                            read.extend_from_slice(&data[..data.len().min(room)]);
                         }
                         Poll::Ready(None | Some(Err(_))) => break,
                         Poll::Pending => {

@@ -1,6 +1,7 @@
 //! Which outcomes are failed over: one test for each row.
 
 use crate::support::*;
+use http_body_util::BodyExt;
 use testkit::{Answer, ScriptedBody, anthropic::Message, openai, openai::Chat};
 use tower_ai_core::{
     LayerKind, Refusal, RefusalFormat, RefusalKind, RefusedBy, Silence, SilentPhase, UsageState,
@@ -232,4 +233,58 @@ async fn an_inner_service_that_is_never_ready_fails_over_after_a_second() {
     assert_eq!(reasons(&response), ["a not_ready", "a not_ready"]);
     assert!(start.elapsed() >= SECOND * 2 && start.elapsed() <= SECOND * 3);
     assert_eq!(probe.calls(), 0);
+}
+
+const KIB: usize = 1024;
+
+/// A 429 whose very end tells that it will not pass, in as many bytes, some at a time.
+fn used_up(bytes: usize, at_a_time: usize) -> ScriptedBody {
+    let (start, end) = (r#"{"pad":""#, r#"","error":{"code":"insufficient_quota"}}"#);
+    let pad = "x".repeat(bytes - start.len() - end.len());
+    let body = format!("{start}{pad}{end}").into_bytes();
+    ScriptedBody::of(body.chunks(at_a_time).map(bytes::Bytes::copy_from_slice))
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_rejection_64_kib_are_read_and_no_more() {
+    for at_a_time in [KIB, 1000, 1024 * KIB] {
+        for (bytes, attempts) in [(64 * KIB, 1), (64 * KIB + 1, 2)] {
+            let rejection = Answer::status(429, used_up(bytes, at_a_time));
+            let probe = scripted([rejection, good()]);
+            let _ = send(&layer(1), &probe, chat(CHAT)).await;
+            assert_eq!(probe.calls(), attempts, "{bytes} bytes, {at_a_time} at a time");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_long_rejection_is_not_even_asked_for() {
+    let body = used_up(1024 * KIB, KIB);
+    let watch = body.watch();
+    fails_over_with(Answer::status(500, body), CHAT, "status-500").await;
+    assert_eq!((watch.frames(), watch.is_dropped()), (64, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_is_read_for_one_second_at_most() {
+    let silent = ScriptedBody::new().forever();
+    let drop_by_drop = (0..100).fold(ScriptedBody::new(), |body, _| body.after(SECOND / 10).data(" "));
+    for body in [silent, drop_by_drop] {
+        let (start, watch) = (tokio::time::Instant::now(), body.watch());
+        fails_over_with(Answer::status(500, body), CHAT, "status-500").await;
+        let took = start.elapsed();
+        assert!(took.abs_diff(SECOND) <= SECOND / 500, "{took:?}");
+        assert!(watch.is_dropped());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_rejection_told_within_its_second_counts() {
+    let body = ScriptedBody::new()
+        .after(SECOND * 9 / 10)
+        .data(used_up(KIB, KIB).collect().await.unwrap().to_bytes())
+        .forever();
+    let probe = scripted([Answer::status(429, body), good()]);
+    let response = send(&layer(1), &probe, chat(CHAT)).await;
+    assert_eq!((response.status().as_u16(), probe.calls()), (429, 1));
 }
