@@ -7,3 +7,5 @@ mod dispatch;
 mod exhausted;
 mod stream;
 mod support;
+#[cfg(feature = "metrics")]
+mod telemetry;
