@@ -38,7 +38,7 @@ use tower_service::Service;
 /// ```
 ///
 /// A layer that reserves something says how to count, and which request it admits. Its limits have to be wide enough
-/// for some 100 calls.
+/// for some 100 calls. One that refuses requests names such a [request](crate::Contract::refused_request) too.
 ///
 /// ```
 /// # #[derive(Clone, Default)] struct Ledger;
@@ -75,6 +75,7 @@ macro_rules! contract {
                 a_clone_becomes_ready_by_itself
                 a_ready_service_that_is_dropped_leaks_nothing
                 a_failed_readiness_is_not_hidden
+                a_refusal_gives_the_readiness_back
                 nothing_is_polled_while_the_inner_service_is_not_ready
                 nothing_is_polled_while_the_request_body_is_pending
                 nothing_is_polled_while_the_answer_is_pending
@@ -108,6 +109,7 @@ pub(crate) type Stack = BoxCloneSyncService<Request<ScriptedBody>, Response<AnyB
 pub struct Contract {
     stack: Box<dyn Fn(ProbeService) -> Stack>,
     request: Box<dyn Fn() -> Request<ScriptedBody>>,
+    refused_request: Option<Box<dyn Fn() -> Request<ScriptedBody>>>,
     settlements: Option<Box<dyn Fn() -> usize>>,
     reservations: Option<Box<dyn Fn() -> usize>>,
     exact_size: bool,
@@ -141,6 +143,7 @@ impl Contract {
         Self {
             stack: Box::new(stack),
             request: Box::new(default_request),
+            refused_request: None,
             settlements: None,
             reservations: None,
             exact_size: true,
@@ -152,6 +155,13 @@ impl Contract {
     /// A request that the layer lets pass, every time. By default `POST /anything` with a text.
     pub fn request(mut self, request: impl Fn() -> Request<ScriptedBody> + 'static) -> Self {
         self.request = Box::new(request);
+        self
+    }
+
+    /// A request that the layer refuses by itself, every time. A check then demands that the refusal keeps nothing
+    /// of the inner service.
+    pub fn refused_request(mut self, request: impl Fn() -> Request<ScriptedBody> + 'static) -> Self {
+        self.refused_request = Some(Box::new(request));
         self
     }
 

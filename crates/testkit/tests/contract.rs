@@ -28,6 +28,8 @@ caught! {
     readiness_is_carried_over_to_a_clone: CarriesReadinessOver by a_clone_becomes_ready_by_itself, "not polled ready";
     a_permit_is_lost: TakesAPermitForGood by a_ready_service_that_is_dropped_leaks_nothing, "stalled";
     a_failed_readiness_is_hidden: HidesFailedReadiness by a_failed_readiness_is_not_hidden, "not polled ready";
+    a_refused_caller_keeps_a_permit: KeepsReadinessWhenRefusing by a_refusal_gives_the_readiness_back, "a refusal kept the readiness";
+    a_request_that_passes_is_declared_refused: RefusesNothing by a_refusal_gives_the_readiness_back, "not refused by the layer";
     poll_ready_is_a_busy_loop: SpinsInPollReady by nothing_is_polled_while_the_inner_service_is_not_ready, "a busy loop";
     a_future_is_a_busy_loop: SpinsInTheFuture by nothing_is_polled_while_the_answer_is_pending, "a busy loop";
     a_future_is_a_busy_loop_while_the_request_comes: SpinsInTheFuture by nothing_is_polled_while_the_request_body_is_pending, "a busy loop";

@@ -128,3 +128,25 @@ pub async fn a_failed_readiness_is_not_hidden(contract: &Contract) {
     }
     assert_eq!(probe.calls(), 0, "{NOT_READY}");
 }
+
+/// A request that the layer refuses by itself gives back what the inner service reserved for it, at once: the caller
+/// may keep the stack and never call it again. Nothing is checked without a [`Contract::refused_request`].
+///
+/// # Panics
+/// When the layer does otherwise.
+pub async fn a_refusal_gives_the_readiness_back(contract: &Contract) {
+    let Some(refused_request) = &contract.refused_request else {
+        return;
+    };
+    let probe = probe().capacity(1);
+    let mut stack = contract.stack(&probe);
+    let _refusal = answered(&mut stack, refused_request()).await;
+    assert_eq!(probe.calls(), 0, "the request was not refused by the layer");
+    assert_eq!(
+        probe.permits_out(),
+        0,
+        "a refusal kept the readiness of the inner service"
+    );
+    let response = answered(&mut stack.clone(), contract.fresh_request()).await;
+    assert!(response.status().is_success(), "answered {}", response.status());
+}

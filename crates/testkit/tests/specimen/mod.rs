@@ -1,7 +1,7 @@
 //! A small layer that keeps the contract, and can be told to break it in one place.
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use std::{
     mem,
@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     SpinsInTheBody,
     TakesAPermitForGood,
     CarriesReadinessOver,
+    KeepsReadinessWhenRefusing,
+    RefusesNothing,
     LosesRequestExtensions,
     LosesResponseExtensions,
     RewritesTheRequestBody,
@@ -47,6 +49,9 @@ pub(crate) enum Fault {
     GoesOnDetached,
     ForgetsAReservation,
 }
+
+/// Requests to it are refused by the layer itself.
+const REFUSED_PATH: &str = "/refused";
 
 /// What the layer reserved and settled.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +76,11 @@ pub(crate) fn contract(fault: Fault) -> Contract {
     };
     let (settled, open) = (layer.book.settled.clone(), layer.book.open.clone());
     Contract::new(layer)
+        .refused_request(|| {
+            Request::post(REFUSED_PATH)
+                .body(ScriptedBody::of(["text"]))
+                .expect("the parts are valid")
+        })
         .settlements(move || settled.load(Ordering::SeqCst))
         .reservations(move || open.load(Ordering::SeqCst).unsigned_abs())
 }
@@ -144,6 +154,12 @@ where
     fn call(&mut self, mut request: Request<ScriptedBody>) -> Self::Future {
         let Specimen { fault, book, .. } = self.layer.clone();
         self.is_ready = false;
+        if request.uri().path() == REFUSED_PATH && fault != Fault::RefusesNothing {
+            if fault != Fault::KeepsReadinessWhenRefusing {
+                self.inner = self.inner.clone();
+            }
+            return Box::pin(async move { Ok(refusal(fault)) });
+        }
         match fault {
             Fault::LosesRequestExtensions => request.extensions_mut().clear(),
             Fault::RewritesTheRequestBody => *request.body_mut() = ScriptedBody::of(["other"]),
@@ -185,6 +201,12 @@ where
             Ok(response.map(|body| SpecimenBody::new(body, fault, kept)))
         })
     }
+}
+
+fn refusal<B: Body<Data = Bytes> + Default + Unpin>(fault: Fault) -> Response<SpecimenBody<B>> {
+    let mut response = Response::new(SpecimenBody::new(B::default(), fault, None));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response
 }
 
 async fn spinning<F: Future>(future: F) -> F::Output {
