@@ -4,7 +4,6 @@
 mod answers;
 mod bursts;
 mod events;
-mod readiness;
 mod stores;
 mod support;
 mod tokens;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use testkit::{Answer, Contract, ProbeService, ScriptedBody};
-use tower_ai_core::{Call, Estimate, LayerKind, Quota, Step, TokenCounts, UsageState};
+use tower_ai_core::{Call, Estimate, LayerKind, Plans, Quota, Step, TokenCounts, UsageState};
 use tower_ai_ratelimit::{
     Correction, DAY, Limits, MemoryKey, MemoryStore, Outage, PerLimit, RateLimitLayer, SECOND, Scope, Store,
     Take, Verdict, bucket,
@@ -82,30 +82,6 @@ fn owned(set: &PerLimit<Take<'_, MemoryKey>>) -> Vec<(MemoryKey, tower_ai_rateli
         .collect()
 }
 
-/// A store that cannot tell, at once or after a round trip.
-#[derive(Clone, Debug)]
-struct Down {
-    at_once: bool,
-}
-
-impl Store for Down {
-    type Key = ();
-    type Future = Pin<Box<dyn Future<Output = Verdict> + Send>>;
-
-    fn key(&self, _: Scope<'_>) {}
-
-    fn take(&self, _: &PerLimit<Take<'_, ()>>) -> Step<Verdict, Self::Future> {
-        let verdict = Verdict::Unavailable { reason: "timeout" };
-        if self.at_once {
-            Step::Now(verdict)
-        } else {
-            Step::Later(Box::pin(async { verdict }))
-        }
-    }
-
-    fn correct(&self, _: &PerLimit<Correction<'_, ()>>) {}
-}
-
 fn wide() -> Limits {
     Limits::per_tenant()
         .requests("rpd", bucket(1_000_000).refill(1_000).per(DAY))
@@ -129,7 +105,22 @@ fn metered_call() -> http::Request<ScriptedBody> {
 fn contract<St: Store>(store: St, counted: Counted) -> Contract {
     Contract::new(RateLimitLayer::new(store, wide()).unwrap())
         .request(metered_call)
+        .refused_request(|| plain(None))
         .settlements(move || counted.corrections.load(Ordering::Relaxed))
+}
+
+/// The contract while the limit of one tenant is used up.
+async fn exhausted<St: Store>(store: St) -> Contract {
+    let narrow = Limits::per_tenant().requests("rpd", bucket(1).refill(1).per(DAY));
+    let plans = Plans::fallback("wide")
+        .plan("wide", wide())
+        .plan("narrow", narrow);
+    let layer = RateLimitLayer::new(store, plans).unwrap();
+    let used_up = || plain(on_plan("globex", "narrow"));
+    assert_eq!(passed(&limited(&layer), 2, used_up).await, 1);
+    Contract::new(layer)
+        .request(|| plain(tenant("acme")))
+        .refused_request(used_up)
 }
 
 testkit::contract! {
@@ -145,6 +136,9 @@ testkit::contract! {
         contract(store.clone(), store.0)
     }
 }
+
+testkit::contract!(exhausted_at_once: exhausted(MemoryStore::new()).await);
+testkit::contract!(exhausted_later: exhausted(Remote::default()).await);
 
 testkit::contract! {
     undecided: Contract::new(RateLimitLayer::new(Down { at_once: false }, wide()).unwrap())

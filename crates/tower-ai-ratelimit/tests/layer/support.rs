@@ -2,11 +2,16 @@
 
 use http::{Request, Response};
 use serde_json::Value;
-use std::time::{Duration, SystemTime};
+use std::{
+    pin::Pin,
+    time::{Duration, SystemTime},
+};
 use testkit::{Answer, ProbeService, ScriptedBody};
 use tower::ServiceExt;
-use tower_ai_core::{Caller, WallClock};
-use tower_ai_ratelimit::{MemoryStore, RateLimit, RateLimitLayer, ResponseBody, Store};
+use tower_ai_core::{Caller, Step, WallClock};
+use tower_ai_ratelimit::{
+    Correction, MemoryStore, PerLimit, RateLimit, RateLimitLayer, ResponseBody, Scope, Store, Take, Verdict,
+};
 use tower_layer::Layer;
 
 pub(crate) type Limited<St = MemoryStore> = RateLimit<ProbeService, St>;
@@ -74,4 +79,28 @@ pub(crate) async fn json<St: Store>(response: Answered<St>) -> Value {
 pub(crate) fn wall_clock(seconds: u64) -> WallClock {
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) - Duration::from_millis(500);
     WallClock::from_fn(move || now)
+}
+
+/// A store that cannot tell, at once or after a round trip.
+#[derive(Clone, Debug)]
+pub(crate) struct Down {
+    pub(crate) at_once: bool,
+}
+
+impl Store for Down {
+    type Key = ();
+    type Future = Pin<Box<dyn Future<Output = Verdict> + Send>>;
+
+    fn key(&self, _: Scope<'_>) {}
+
+    fn take(&self, _: &PerLimit<Take<'_, ()>>) -> Step<Verdict, Self::Future> {
+        let verdict = Verdict::Unavailable { reason: "timeout" };
+        if self.at_once {
+            Step::Now(verdict)
+        } else {
+            Step::Later(Box::pin(async { verdict }))
+        }
+    }
+
+    fn correct(&self, _: &PerLimit<Correction<'_, ()>>) {}
 }
