@@ -1,4 +1,4 @@
-//! What is logged of a refusal.
+//! What is logged: refusals, stores that cannot tell, keys without room.
 #![cfg(feature = "tracing")]
 
 use crate::support::*;
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tower_ai_core::Plans;
-use tower_ai_ratelimit::{Limits, MemoryStore, RateLimitLayer, SECOND, bucket};
+use tower_ai_ratelimit::{DAY, Limits, MemoryStore, Outage, RateLimitLayer, SECOND, bucket};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
@@ -70,4 +70,41 @@ async fn every_refused_request_is_one_event_with_its_context() {
     ] {
         assert_eq!(events[0][name], value, "{name}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_that_the_store_could_not_decide_is_one_event() {
+    for (outage, told, status) in [
+        (Outage::Open, "\"open\"", 200),
+        (Outage::Closed, "\"closed\"", 503),
+    ] {
+        for at_once in [true, false] {
+            let events = Events::default();
+            let _guard = tracing::subscriber::set_default(events.clone());
+            let limits = Limits::per_tenant().requests("rpm", bucket(1).refill(1).per(SECOND));
+            let layer = RateLimitLayer::new(Down { at_once }, limits).unwrap();
+            let service = limited(&layer.outage(outage));
+            assert_eq!(send(&service, plain(tenant("acme"))).await.status(), status);
+
+            let events = events.0.lock().unwrap();
+            assert_eq!(events.len(), 1, "{events:?}");
+            assert_eq!(events[0]["reason"], "\"timeout\"");
+            assert_eq!(events[0]["outage"], told);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_without_room_of_its_own_is_an_event() {
+    let events = Events::default();
+    let _guard = tracing::subscriber::set_default(events.clone());
+    let limits = Limits::per_tenant().requests("rpd", bucket(10_000).refill(1).per(DAY));
+    let service = limited(&RateLimitLayer::new(MemoryStore::new().max_keys(1_024), limits).unwrap());
+    send(&service, plain(tenant("acme"))).await;
+    assert_eq!(events.0.lock().unwrap().len(), 0);
+
+    flood(&service).await;
+    let events = events.0.lock().unwrap();
+    assert!(!events.is_empty());
+    assert!(events.iter().all(|event| event["limits"] == "1"), "{events:?}");
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod bursts;
 mod events;
+mod metrics;
 mod stores;
 mod support;
 mod tokens;

@@ -64,6 +64,14 @@ pub(crate) async fn passed<St: Store>(
     passed
 }
 
+/// One request of each of 4,096 tenants.
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+pub(crate) async fn flood(service: &Limited) {
+    for n in 0..4_096 {
+        send(service, plain(tenant(&format!("tenant-{n}")))).await;
+    }
+}
+
 pub(crate) fn header<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
     let value = response.headers().get(name);
     value.unwrap_or_else(|| panic!("no {name}")).to_str().unwrap()
