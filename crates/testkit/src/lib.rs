@@ -5,7 +5,7 @@
 //! - Upstreams on real sockets, sane and faulty: [`FaultUpstream`] with [`Reply`], [`Gate`], [`RefusedPort`].
 //! - What providers send: [`openai`], [`anthropic`], each answer a [`Sample`].
 //! - Time: [`in_paused_time`], [`clock_from`], [`SetClock`]. Programs: [`Process`], [`which_or_explain`],
-//!   [`workspace_binary`].
+//!   [`workspace_binary`]. Telemetry: [`MetricNotes`].
 //!
 //! # Example
 //!
@@ -38,6 +38,7 @@ mod body;
 mod clock;
 pub mod contract;
 mod end;
+mod metrics;
 pub mod openai;
 mod permits;
 mod process;
@@ -50,6 +51,7 @@ pub use body::{BodyWatch, ScriptError, ScriptedBody};
 pub use clock::{SetClock, clock_from};
 pub use contract::{Contract, in_paused_time};
 pub use end::{ALL_ENDS, End};
+pub use metrics::MetricNotes;
 pub use process::{Process, which_or_explain, workspace_binary};
 pub use sample::Sample;
 pub use service::{NOT_READY, ProbeService, SeenRequest};

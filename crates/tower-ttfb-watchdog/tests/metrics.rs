@@ -5,67 +5,13 @@
 
 mod support;
 
-use metrics::{
-    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-};
-use std::sync::{Arc, Mutex};
 use support::{MS, call, short_request};
-use testkit::{Answer, ProbeService, ScriptedBody};
+use testkit::{Answer, MetricNotes, ProbeService, ScriptedBody};
 use tower_ttfb_watchdog::TtfbWatchdogLayer;
-
-/// Notes each metric that is told, with its labels and value.
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-struct Noted(Key, Notes);
-
-impl Noted {
-    fn note(&self, value: f64) {
-        let labels: Vec<_> = self
-            .0
-            .labels()
-            .map(|label| format!("{}={}", label.key(), label.value()))
-            .collect();
-        let line = format!("{}{{{}}} {value}", self.0.name(), labels.join(","));
-        self.1.0.lock().unwrap().push(line);
-    }
-}
-
-impl CounterFn for Noted {
-    fn increment(&self, by: u64) {
-        self.note(by as f64);
-    }
-
-    fn absolute(&self, _: u64) {}
-}
-
-impl HistogramFn for Noted {
-    fn record(&self, value: f64) {
-        self.note(value);
-    }
-}
-
-impl Recorder for Notes {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(Arc::new(Noted(key.clone(), self.clone())))
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Arc::new(Noted(key.clone(), self.clone())))
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_fires_is_counted_by_phase_and_a_first_byte_is_timed() {
-    let notes = Notes::default();
+    let notes = MetricNotes::default();
     let _recorder = metrics::set_default_local_recorder(&notes);
 
     let silent = ProbeService::new(|_| Answer::never());
@@ -76,7 +22,7 @@ async fn a_limit_that_fires_is_counted_by_phase_and_a_first_byte_is_timed() {
     call(TtfbWatchdogLayer::new(), healthy, short_request()).await;
 
     assert_eq!(
-        *notes.0.lock().unwrap(),
+        notes.lines(),
         [
             "watchdog_silent_total{phase=ttfb} 1",
             "watchdog_silent_total{phase=body_silent} 1",

@@ -1,71 +1,9 @@
 //! What is counted of attempts and of cut streams.
 
 use crate::support::*;
-use metrics::{
-    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-};
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use testkit::{Answer, ScriptedBody, openai, openai::Chat};
+use std::time::Duration;
+use testkit::{Answer, MetricNotes, ScriptedBody, openai, openai::Chat};
 use tower_ai_core::{LayerKind, Refusal, RefusalFormat, RefusalKind, RefusedBy, Silence, SilentPhase};
-
-/// Notes each metric that is told, with its labels and value.
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    /// What was told since it was last asked.
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-struct Noted(Key, Notes);
-
-impl Noted {
-    fn note(&self, value: f64) {
-        let labels = self.0.labels();
-        let labels: Vec<_> = labels
-            .map(|label| format!("{}={}", label.key(), label.value()))
-            .collect();
-        let line = format!("{}{{{}}} {value}", self.0.name(), labels.join(","));
-        self.1.0.lock().unwrap().push(line);
-    }
-}
-
-impl CounterFn for Noted {
-    fn increment(&self, by: u64) {
-        self.note(by as f64);
-    }
-
-    fn absolute(&self, _: u64) {}
-}
-
-impl HistogramFn for Noted {
-    fn record(&self, value: f64) {
-        self.note(value);
-    }
-}
-
-impl Recorder for Notes {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(Arc::new(Noted(key.clone(), self.clone())))
-    }
-
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Arc::new(Noted(key.clone(), self.clone())))
-    }
-}
 
 /// The watchdog's answer for an attempt without a first byte.
 fn silent() -> Answer {
@@ -89,7 +27,7 @@ fn stream(body: ScriptedBody) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn each_attempt_is_counted_with_its_reason_and_the_one_that_served_is_timed() {
-    let notes = Notes::default();
+    let notes = MetricNotes::default();
     let _recorder = metrics::set_default_local_recorder(&notes);
     let good = Answer::from(Chat::new(["hello"]).completion()).after(SECOND / 4);
     let probe = scripted([silent(), openai::server_error().into(), good]);
@@ -108,7 +46,7 @@ async fn each_attempt_is_counted_with_its_reason_and_the_one_that_served_is_time
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_nobody_served_is_counted_by_its_status() {
-    let notes = Notes::default();
+    let notes = MetricNotes::default();
     let _recorder = metrics::set_default_local_recorder(&notes);
     for (answer, status) in [
         (Answer::error("broke"), "503"),
@@ -122,7 +60,7 @@ async fn a_call_that_nobody_served_is_counted_by_its_status() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_cut_is_counted_with_its_reason_and_a_whole_one_is_not() {
-    let notes = Notes::default();
+    let notes = MetricNotes::default();
     let _recorder = metrics::set_default_local_recorder(&notes);
     let whole = Chat::new(["hello"]).stream();
     let begun = || ScriptedBody::of(whole.frames[..2].to_vec());
